@@ -1,0 +1,164 @@
+"""What makes a pipeline's declaration wrong, each with the stage and the cure in its text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from croniter import croniter
+
+from airflow_relay.core.naming import NAME_PATTERN
+from airflow_relay.core.pipeline import End, PipelineError, Stage
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY
+
+if TYPE_CHECKING:
+    from airflow_relay.core.pipeline import Pipeline
+
+_TIME_OF_DAY = re.compile(r"^([01]\d|2[0-3]):[0-5]\d$")
+
+
+def check(pipeline: Pipeline) -> None:
+    """Refuse a declaration that contradicts itself.
+
+    :raises PipelineError: lists every problem found, one a line.
+    """
+    problems = list(_problems(pipeline))
+    if problems:
+        raise PipelineError(f"Pipeline {pipeline.name!r}: " + "\n".join(problems))
+
+
+def _problems(pipeline: Pipeline) -> Iterator[str]:
+    yield from _name_problem("The pipeline's name", pipeline.name)
+    if pipeline.name == "relay":
+        yield "the name 'relay' is taken by the operations DAGs (relay__…): choose another."
+    try:
+        ZoneInfo(pipeline.timezone)
+    except (KeyError, ValueError, OSError):
+        yield f"timezone {pipeline.timezone!r} is unknown: use a name such as 'UTC' or 'Europe/Berlin'."
+    if pipeline.max_in_progress is not None and pipeline.max_in_progress < 1:
+        yield f"max_in_progress={pipeline.max_in_progress}: give at least 1, or leave it out."
+    for key, limit in pipeline.limits.items():
+        if not _is_count(limit):
+            yield f"limits[{key!r}]={limit!r}: give a whole number of at least 1."
+    if not pipeline.stages:
+        yield "it has no stages: give at least one Stage with a schedule."
+        return
+    for stage in pipeline.stages:
+        yield from _stage_problems(pipeline, stage)
+    for name, count in Counter(s.name for s in pipeline.stages).items():
+        if count > 1:
+            yield f"stage {name!r} is declared {count} times: names must differ."
+    yield from _entry_problems(pipeline)
+    yield from _graph_problems(pipeline)
+
+
+def _name_problem(what: str, name: str) -> Iterator[str]:
+    if not isinstance(name, str) or not NAME_PATTERN.match(name) or "__" in name:
+        yield (
+            f"{what} {name!r} is invalid: start with a letter, use letters, digits, '_' and '-', "
+            "no '__', at most 64 characters."
+        )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _stage_problems(pipeline: Pipeline, stage: Stage) -> Iterator[str]:
+    yield from _name_problem("stage", stage.name)
+    where = f"stage {stage.name!r}"
+    yield from _route_problems(pipeline, stage, where)
+    yield from _number_problems(stage, where)
+    yield from _time_problems(stage, where)
+    if AIRFLOW_RUNS_KEY in stage.keys:
+        yield f"{where}: every run holds {AIRFLOW_RUNS_KEY!r} already: take it out of keys."
+    if len(set(stage.keys)) != len(stage.keys):
+        yield f"{where}: keys={stage.keys!r} names a key twice: each run holds one unit of each."
+
+
+def _route_problems(pipeline: Pipeline, stage: Stage, where: str) -> Iterator[str]:
+    names = {s.name for s in pipeline.stages}
+    if isinstance(stage.to, Mapping) and not stage.to:
+        yield f"{where}: its route table is empty: name at least one outcome."
+    for outcome, target in stage.routes.items():
+        if not isinstance(target, End) and target not in names:
+            yield f"{where}: outcome {outcome!r} leads to {target!r}, which is no stage: {_known(pipeline)}."
+    target = stage.after_max_visits
+    if not isinstance(target, End) and target not in names:
+        yield f"{where}: after_max_visits={target!r} is no stage: {_known(pipeline)}."
+
+
+def _number_problems(stage: Stage, where: str) -> Iterator[str]:
+    for field in ("limit", "max_visits"):
+        value = getattr(stage, field)
+        if value is not None and not _is_count(value):
+            yield f"{where}: {field}={value!r}: give a whole number of at least 1, or leave it out."
+
+
+def _time_problems(stage: Stage, where: str) -> Iterator[str]:
+    for field in ("timeout", "expected"):
+        value = getattr(stage, field)
+        if value is not None and (not isinstance(value, timedelta) or value <= timedelta(0)):
+            yield f"{where}: {field}={value!r}: give a timedelta above zero, or leave it out."
+    schedules = stage.fallback_schedules + ((stage.schedule,) if stage.schedule is not None else ())
+    for cron in schedules:
+        if not isinstance(cron, str) or not croniter.is_valid(cron):
+            yield f"{where}: {cron!r} is no cron expression: five fields such as '0 7,11,19 * * *'."
+    if stage.window and not all(_TIME_OF_DAY.match(t) for t in (stage.window.start, stage.window.end)):
+        yield f"{where}: window {stage.window.start!r} to {stage.window.end!r}: give times as 'HH:MM'."
+
+
+def _known(pipeline: Pipeline) -> str:
+    return "use one of " + ", ".join(s.name for s in pipeline.stages) + ", END, DISCARD or PERSON"
+
+
+def _entry_problems(pipeline: Pipeline) -> Iterator[str]:
+    scheduled = [s.name for s in pipeline.stages if s.schedule is not None]
+    if not scheduled:
+        yield f"no stage has a schedule: give the entry stage one ({pipeline.stages[0].name!r}?)."
+    if len(scheduled) > 1:
+        yield (
+            f"stages {', '.join(map(repr, scheduled))} have schedules: only the entry stage keeps "
+            "`schedule=`; move the others to `fallback=`."
+        )
+
+
+def _graph_problems(pipeline: Pipeline) -> Iterator[str]:
+    stages = {s.name: s for s in pipeline.stages}
+    edges = {n: [t for t in s.successors if t in stages] for n, s in stages.items()}
+    entries = [s.name for s in pipeline.stages if s.schedule is not None]
+    if len(entries) == 1:
+        reached = _reach(edges, entries[0])
+        for name in stages:
+            if name not in reached:
+                yield f"stage {name!r} cannot be reached from {entries[0]!r}: route one to it, or drop it."
+    ends = {n for n, s in stages.items() if any(isinstance(t, End) for t in s.routes.values())}
+    for name in stages:
+        if not _reach(edges, name) & ends:
+            yield f"stage {name!r} leads to no end: route a stage behind it to END."
+    unbounded = {
+        n: [t for t in targets if stages[t].max_visits is None]
+        for n, targets in edges.items()
+        if stages[n].max_visits is None
+    }
+    for name, targets in unbounded.items():
+        if any(name in _reach(unbounded, t) for t in targets):
+            yield (
+                f"stage {name!r} is part of a loop without a bound: give one of its stages max_visits= "
+                "(and after_max_visits=)."
+            )
+            return
+
+
+def _reach(edges: Mapping[str, list[str]], start: str) -> set[str]:
+    seen, todo = {start}, [start]
+    while todo:
+        for target in edges.get(todo.pop(), ()):
+            if target not in seen:
+                seen.add(target)
+                todo.append(target)
+    return seen
