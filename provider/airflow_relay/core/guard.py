@@ -151,7 +151,7 @@ def _closed(
         ended = run.result.value if run.result else "closed"
         return GuardDecision(
             action=GuardAction.SKIP_CLOSED,
-            reason=f"This run of {run.stage} is already closed ({ended}): a second delivery has nothing to do.",
+            reason=f"This run of {run.stage} is already closed ({ended}): nothing is left to do.",
         )
     action, reason = _cleared(run, item, current_run, recent_clears=recent_clears)
     return GuardDecision(action=action, reason=reason, record_clear=True)
@@ -176,8 +176,8 @@ def _cleared(run: Run, item: Item, current_run: Run | None, *, recent_clears: in
     if recent_clears >= REWIND_BURST:
         minutes = int(REWIND_BURST_WINDOW.total_seconds() // 60)
         reason = (
-            f"{what} is not run again: {recent_clears} items of {item.pipeline} were rewound within {minutes} "
-            f"minutes, which looks like a bulk clear by mistake. The item stays at {item.stage}. {force}"
+            f"{what} is not run again: {recent_clears} items of {item.pipeline} were rewound within "
+            f"{minutes} minutes, which looks like a bulk clear by mistake. The item stays at {item.stage}. {force}"
         )
         return GuardAction.REFUSE_FINISHED, reason
     reason = f"Cleared: {what} runs again. The item leaves {item.stage}; its later runs are superseded."
