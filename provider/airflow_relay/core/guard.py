@@ -177,7 +177,7 @@ def _cleared(run: Run, item: Item, current_run: Run | None, *, recent_clears: in
         minutes = int(REWIND_BURST_WINDOW.total_seconds() // 60)
         reason = (
             f"{what} is not run again: {recent_clears} items of {item.pipeline} were rewound within "
-            f"{minutes} minutes, which looks like a bulk clear by mistake. The item stays at {item.stage}. {force}"
+            f"{minutes} minutes, which looks like a bulk clear by mistake. {force}"
         )
         return GuardAction.REFUSE_FINISHED, reason
     reason = f"Cleared: {what} runs again. The item leaves {item.stage}; its later runs are superseded."
