@@ -121,8 +121,7 @@ def _read(path: str) -> list[str]:
 
 def _setting(section: str, name: yaml.Node, option: yaml.MappingNode, lines: list[str]) -> Setting:
     parts = {key.value: (key, value) for key, value in option.value}
-    description = parts["description"][1]
-    start, end = _content_lines(description)
+    start, written = _written(parts["description"][1], lines)
     default_key, default = parts["default"]
     default_line = default_key.start_mark.line
     return Setting(
@@ -135,17 +134,13 @@ def _setting(section: str, name: yaml.Node, option: yaml.MappingNode, lines: lis
         line_start=name.start_mark.line + 1,
         line_end=_last_line(default) + 1,
         description_line=start + 1,
-        description=tuple(lines[start : end + 1]),
+        description=tuple(written),
     )
 
 
 def _metric(entry: yaml.MappingNode, lines: list[str]) -> Metric:
     parts = {key.value: value for key, value in entry.value}
-    start, end = _content_lines(parts["description"])
-    written = lines[start : end + 1]
-    # The registry writes descriptions as quoted scalars: the quotes are YAML's, not the text's.
-    written[0] = lines[start][parts["description"].start_mark.column :].lstrip("\"'")
-    written[-1] = written[-1].rstrip().rstrip("\"'")
+    start, written = _written(parts["description"], lines)
     name, kind = parts["name"].value, parts["type"].value
     return Metric(
         name=name,
@@ -162,16 +157,28 @@ def _metric(entry: yaml.MappingNode, lines: list[str]) -> Metric:
     )
 
 
-def _content_lines(node: yaml.Node) -> tuple[int, int]:
-    """First and last line (from 0) of a scalar's text; a block scalar starts behind its ``|``."""
-    start = node.start_mark.line + (1 if getattr(node, "style", None) in {"|", ">"} else 0)
-    return start, max(start, _last_line(node))
+def _written(node: yaml.Node, lines: list[str]) -> tuple[int, list[str]]:
+    """A scalar's first line (from 0) and its lines as they stand in the file, without YAML's own marks."""
+    if _is_block(node):
+        start = node.start_mark.line + 1
+        return start, lines[start : max(start, _last_line(node)) + 1]
+    start = node.start_mark.line
+    written = lines[start : max(start, _last_line(node)) + 1]
+    written[0] = written[0][node.start_mark.column :]
+    if getattr(node, "style", None) in {"'", '"'}:
+        written[0] = written[0][1:]
+        written[-1] = written[-1].rstrip()[:-1]
+    return start, written
+
+
+def _is_block(node: yaml.Node) -> bool:
+    return getattr(node, "style", None) in {"|", ">"}
 
 
 def _last_line(node: yaml.Node) -> int:
     """The last line (from 0) that belongs to a value: a block scalar's end mark stands at the next key's line."""
     mark = node.end_mark
-    return mark.line - 1 if mark.column == 0 or getattr(node, "style", None) in {"|", ">"} else mark.line
+    return mark.line - 1 if mark.column == 0 or _is_block(node) else mark.line
 
 
 def _plain(node: yaml.Node, none: str = "none") -> str:

@@ -32,6 +32,7 @@ _PUBLIC = ("apache-airflow-task-sdk/airflow/sdk/bases", "apache-airflow-task-sdk
 _INTERNAL_WEIGHT = 0.6
 _TITLE_BONUS = 6.0
 _PER_DOCUMENT_ENTRY = 3
+_LEAST_SHARE_OF_BEST = 0.25
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def find_sources(
     taken: dict[tuple[str, str], int] = {}
     for score, passage in ranked:
         entry = (passage.path, passage.title.split("(")[0])
-        if score <= 0 or len(chosen) == limit:
+        if score < ranked[0][0] * _LEAST_SHARE_OF_BEST or len(chosen) == limit:
             break
         if len(passage.text) > room or taken.get(entry, 0) >= _PER_DOCUMENT_ENTRY:
             continue
