@@ -330,7 +330,10 @@ class AgentProtocol(ABC):
 
     @abstractmethod
     def parse_poll(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
-        """Read the reply to ``poll``. A job that the server once acknowledged and does not know is LOST."""
+        """Read the reply to ``poll``. A job that the server once acknowledged and does not know is LOST.
+
+        Use the snapshot's ``ref`` from then on: a server may have said that the result lies elsewhere.
+        """
 
     def cancel(self, ref: JobRef) -> HttpCall | None:  # noqa: ARG002 - interface
         """The call that stops the job, or None when the protocol has none."""
@@ -345,15 +348,17 @@ class AgentProtocol(ABC):
         return None
 
     def parse_find(
-        self, req: JobRequest, reply: HttpReply, *, now: datetime | None = None
+        self,
+        req: JobRequest,  # noqa: ARG002 - interface
+        reply: HttpReply,
+        *,
+        now: datetime | None = None,  # noqa: ARG002 - interface
     ) -> Snapshot | None:
         """Read the reply to ``find``: a PENDING snapshot to poll at once, or None when there is no such job.
 
         None is a promise that submitting creates no second job; a server that cannot tell is JobRejected.
         """
-        raise InvalidRequest(
-            f"protocol {self.name!r} has no look-up by key; cannot read HTTP {reply.status} for {req.key} ({now})"
-        )
+        raise InvalidRequest(f"protocol {self.name!r} has no look-up by key to read HTTP {reply.status} for")
 
     def ref(self, id_: str, **extra: Any) -> JobRef:
         """A reference to one of this protocol's jobs."""
