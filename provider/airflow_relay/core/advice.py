@@ -17,7 +17,7 @@ The other two settings follow the document's own numbers:
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -100,10 +100,11 @@ def advise(records: Iterable[TrackDuration], *, current: BarrierSettings | None 
         len(_completed(run)) == len(run) and max(_completed(run)) < settings.first_poll
         for run in by_run.values()
     )
-    tapped = dict(Counter(record.track for record in cut_off).most_common())
+    counts = Counter(record.track for record in cut_off)
+    tapped = dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
     advice = Advice(settings, len(by_run), hits, budgets_wrong, early, tapped, ())
     notes = _notes(advice, current, usable=len(completed), left_out=len(records) - len(sound))
-    return Advice(settings, len(by_run), hits, budgets_wrong, early, tapped, notes)
+    return replace(advice, notes=notes)
 
 
 def percentile(values: Sequence[timedelta], share: Fraction) -> timedelta:

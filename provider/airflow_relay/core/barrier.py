@@ -137,7 +137,7 @@ class Track:
 
     name: str
     max_wallclock: timedelta | None = None
-    """Its own budget, from the dispatch time; the first poll at or after it taps the track out. None: no limit."""
+    """Its own budget, from dispatch; the first poll at or after it taps the track out. None: no own limit."""
 
 
 @dataclass(frozen=True)
