@@ -1,7 +1,7 @@
 """Briefs: the questions that the content pipeline answers, one Markdown file each.
 
-A brief starts with YAML between two ``---`` lines (title, question, audience, priority, tags, terms) and goes on
-with a paragraph of background for the writer. Its key is the file's stem.
+A brief starts with YAML between two ``---`` lines (title, question, audience, priority, tags, terms)
+and goes on with a paragraph of background for the writer. Its key is the file's stem.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_TEXTS = ("title", "question", "audience")
-_LISTS = ("tags", "terms")
-_FIELDS = frozenset({*_TEXTS, *_LISTS, "priority"})
+_FIELDS = frozenset({"title", "question", "audience", "priority", "tags", "terms"})
 
 
 class BriefError(ValueError):
@@ -72,9 +70,16 @@ def read_brief(file: Path) -> Brief:
     for name in fields:
         if name not in _FIELDS:
             raise BriefError(f"{file}: unknown field {name!r}; known are {', '.join(sorted(_FIELDS))}")
-    texts = {name: _text(file, fields, name) for name in _TEXTS}
-    lists = {name: _list(file, fields, name) for name in _LISTS}
-    return Brief(key=file.stem, priority=_priority(file, fields), background=background, **texts, **lists)
+    return Brief(
+        key=file.stem,
+        title=_text(file, fields, "title"),
+        question=_text(file, fields, "question"),
+        audience=_text(file, fields, "audience"),
+        priority=_priority(file, fields),
+        tags=_list(file, fields, "tags"),
+        terms=_list(file, fields, "terms"),
+        background=background,
+    )
 
 
 def _split(file: Path) -> tuple[dict[str, Any], str]:
@@ -82,7 +87,7 @@ def _split(file: Path) -> tuple[dict[str, Any], str]:
     opening, _, rest = text.partition("\n")
     head, found, body = rest.partition("\n---")
     if opening.strip() != "---" or not found:
-        raise BriefError(f"{file}: front matter is missing; start with a line ---, the fields, and a line ---")
+        raise BriefError(f"{file}: no front matter; start with a line ---, the fields, and a line ---")
     try:
         fields = yaml.safe_load(head)
     except yaml.YAMLError as error:
@@ -102,7 +107,7 @@ def _text(file: Path, fields: Mapping[str, Any], name: str) -> str:
 def _list(file: Path, fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = fields.get(name)
     if not isinstance(value, list) or not value or not all(isinstance(v, str) and v.strip() for v in value):
-        raise BriefError(f"{file}: field {name!r} must be a list of texts with at least one entry, got {value!r}")
+        raise BriefError(f"{file}: field {name!r} must be a list of one or more texts, got {value!r}")
     return tuple(" ".join(entry.split()) for entry in value)
 
 

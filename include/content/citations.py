@@ -25,15 +25,15 @@ class CitationCheck:
 
 
 def normalised(text: str) -> str:
-    """The text with every run of white space as one blank: what a line break in the source does not change."""
+    """The text with every run of white space as one blank, so that line breaks do not matter."""
     return " ".join(text.split())
 
 
 def verify_citation(path: str, line_start: int, line_end: int, quote: str) -> CitationCheck:
     """Read the cited file again and look for the quote in its lines ``line_start`` to ``line_end``.
 
-    Lines count from 1 and both ends belong to the range. White space is normalised on both sides; nothing else is.
-    Never raises for a bad citation: the reason is in the answer.
+    Lines count from 1 and both ends belong to the range. White space is normalised on both sides; nothing
+    else is. Never raises for a bad citation: the reason is in the answer.
     """
     if not normalised(quote):
         return CitationCheck(ok=False, reason=f"{path}: the quote is empty")

@@ -8,9 +8,11 @@ from xml.etree import ElementTree as ET
 _SVG = "{http://www.w3.org/2000/svg}"
 _LONGEST = 200_000
 _ELEMENTS = frozenset(
-    "svg g defs title desc rect circle ellipse line polyline polygon path text tspan linearGradient radialGradient stop "
-    "clipPath mask pattern filter feGaussianBlur feTurbulence feColorMatrix feOffset feMerge feMergeNode feBlend "
-    "feFlood feComposite symbol use style".split()
+    (  # noqa: SIM905 - a list of words reads best as words
+        "svg g defs title desc rect circle ellipse line polyline polygon path text tspan linearGradient "
+        "radialGradient stop clipPath mask pattern symbol use style filter feGaussianBlur feTurbulence "
+        "feColorMatrix feOffset feMerge feMergeNode feBlend feFlood feComposite"
+    ).split()
 )
 _OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:", re.IGNORECASE)
 
@@ -20,7 +22,7 @@ class CoverError(ValueError):
 
 
 def safe_svg(svg: str) -> str:
-    """The SVG as it may be published: well formed, drawing elements only, nothing loaded from elsewhere, no script.
+    """The SVG as it may be published: well formed, drawing elements only, no script, nothing loaded.
 
     Raises `CoverError` otherwise.
     """
@@ -33,7 +35,9 @@ def safe_svg(svg: str) -> str:
     except ET.ParseError as error:
         raise CoverError(f"the cover is no well-formed SVG: {error}") from error
     if root.tag != f"{_SVG}svg":
-        raise CoverError(f"the cover's root is {root.tag!r}; it must be <svg xmlns='http://www.w3.org/2000/svg'>")
+        raise CoverError(
+            f"the cover's root is {root.tag!r}; it must be <svg xmlns='http://www.w3.org/2000/svg'>"
+        )
     for element in root.iter():
         _check(element)
     ET.register_namespace("", _SVG[1:-1])
@@ -46,7 +50,8 @@ def _check(element: ET.Element) -> None:
         raise CoverError(f"the cover contains <{name}>; only drawing elements are published")
     for attribute, value in element.attrib.items():
         local = attribute.rsplit("}", 1)[-1].lower()
-        if local.startswith("on") or (local == "href" and not value.startswith("#")) or _OUTSIDE.search(value):
+        leads_away = local == "href" and not value.startswith("#")
+        if local.startswith("on") or leads_away or _OUTSIDE.search(value):
             raise CoverError(f"<{name}> has the attribute {attribute!r}, which runs or loads something")
     if name == "style" and _OUTSIDE.search(element.text or ""):
         raise CoverError("the cover's <style> loads something from elsewhere")

@@ -18,6 +18,7 @@ _OPENING = re.compile(r"^\s*[rR]?(\"\"\"|'''|\"|')")
 _CLOSING = re.compile(r"(\"\"\"|'''|\"|')\s*$")
 _PARAMETER = re.compile(r"^\s*:param\s+(?:[\w\[\], .|]+\s)?\*{0,2}(\w+):\s*")
 _FIELD = re.compile(r"^\s*(:[a-z]+[^:`]*:|(Args|Returns?|Raises|Yields|Examples?):\s*$)")
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _MINIMUM = 40
 
 
@@ -44,12 +45,18 @@ def module_passages(document: Document, source: str) -> Iterator[Passage]:
 
 def _documented(node: ast.AST, module: str, outer: tuple[str, ...]) -> Iterator[tuple[str, ast.Expr]]:
     body = getattr(node, "body", [])
-    first = body[0] if body else None
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        yield ".".join(outer) or module, first
+    if body and _is_text(body[0]):
+        yield ".".join(outer) or module, body[0]
     for child in body:
-        if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and not child.name.startswith("_"):
+        if isinstance(child, _DEFINITIONS) and not child.name.startswith("_"):
             yield from _documented(child, module, (*outer, child.name))
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    value = getattr(statement, "value", None)
+    return (
+        isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str)
+    )
 
 
 def _docstring(path: str, title: str, expression: ast.Expr, lines: Sequence[str]) -> Iterator[Passage]:

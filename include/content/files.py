@@ -39,7 +39,7 @@ def locked(folder: Path) -> Iterator[None]:
 def write_atomically(root: Path, relative: str, text: str) -> Path:
     """Write a text file under ``root``; readers see the old content or the new, never a part.
 
-    Call it under `locked`. Raises `OutputError` for a path that leaves ``root``, also through a symbolic link.
+    Call it under `locked`. Raises `OutputError` for a path that leaves ``root``, also by a symbolic link.
     """
     target = root / relative
     parent = target.parent
@@ -54,7 +54,7 @@ def write_atomically(root: Path, relative: str, text: str) -> Path:
             stream.flush()
             os.fchmod(stream.fileno(), 0o644)  # a web server under another user reads it
             os.fsync(stream.fileno())
-        os.replace(temporary, target)
+        Path(temporary).replace(target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -62,7 +62,7 @@ def write_atomically(root: Path, relative: str, text: str) -> Path:
 
 
 def _remove_left_overs(folder: Path) -> None:
-    """Temporary files of a publisher that was killed: only the holder of the lock writes, so none is in use."""
+    """Remove a killed publisher's temporary files: only who holds the lock writes, so none is in use."""
     prefix, suffix = _TEMPORARY
     for left_over in folder.rglob(f"{prefix}*{suffix}"):
         left_over.unlink(missing_ok=True)

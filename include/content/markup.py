@@ -7,7 +7,9 @@ import re
 from markupsafe import Markup, escape
 
 # Characters that neither XML nor HTML may contain.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 _INLINE = re.compile(
     r"``(?P<code>[^`]+)``"
     r"|:[a-z:]+:`~?\.?(?P<role>[^`<]+?)(?:\s*<[^`>]*>)?`"
@@ -37,7 +39,9 @@ def inline(text: str) -> Markup:
 
 def plain(text: str) -> str:
     """The same paragraph without marks, for attributes and feeds."""
-    return _INLINE.sub(lambda match: next(group for group in match.groups() if group is not None), printable(text))
+    return _INLINE.sub(
+        lambda match: next(group for group in match.groups() if group is not None), printable(text)
+    )
 
 
 def _element(match: re.Match[str]) -> Markup:

@@ -13,10 +13,10 @@ _DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
 
 
 def file_stem(key: str) -> str:
-    """A file name without ending: lower-case ASCII letters, digits and single hyphens, at most 80 characters.
+    """A file name without ending: lower-case ASCII letters, digits, single hyphens; at most 80 characters.
 
-    A key that is such a name is its own stem. Any other gets a readable part and a hash of the key, and so does a
-    key that only looks like one of those; so two different keys share a stem only if their hashes collide.
+    A key that is such a name is its own stem. Any other gets a readable part and a hash of the key, and so
+    does a key that looks like one of those; so two keys share a stem only if their hashes collide.
     """
     plain = _PLAIN.fullmatch(key) and len(key) <= _LONGEST
     if plain and not _HASHED.fullmatch(key) and not _DEVICES.fullmatch(key):

@@ -43,7 +43,9 @@ def documents(suffixes: tuple[str, ...]) -> Iterator[Document]:
         name = package.metadata["Name"]
         for entry in sorted(package.files or (), key=str):
             inside = PurePosixPath(entry)
-            if inside.suffix in suffixes and inside.parts[0] == _ROOT and _SKIPPED_PARTS.isdisjoint(inside.parts):
+            if inside.suffix not in suffixes or inside.parts[0] != _ROOT:
+                continue
+            if _SKIPPED_PARTS.isdisjoint(inside.parts):
                 yield Document(path=f"{name}/{inside}", file=Path(str(package.locate_file(entry))))
 
 

@@ -36,9 +36,9 @@ def check_site(output: Path) -> list[Problem]:
 def check_page(path: Path) -> list[Problem]:
     """The problems of one page, read from its HTML alone; an empty list when there are none.
 
-    Checked: there are sentences, each refers to at least one source, each reference leads to a source of the page,
-    each source is used, each quote and each setting's default stands in the cited lines of the installed file, and the
-    cover is there.
+    Checked: there are sentences, each refers to at least one source, each reference leads to a source
+    of the page, each source is used, each quote and each setting's default stands in the cited lines of the
+    installed file, and the cover is there.
     """
     if not path.is_file():
         return [Problem(path, "there is no such page")]

@@ -103,8 +103,8 @@ def build_page(
     :param results: result by stage: ``research``, ``write``, ``art_direction`` and ``publish`` are used.
     :param stages: the runs behind the page, in time order.
 
-    Raises `PageError` when a result is missing, when a draft is empty, and when a sentence cites a passage that
-    research did not find.
+    Raises `PageError` when a result is missing, when a draft is empty, and when a sentence cites a passage
+    that research did not find.
     """
     passages, draft, art, publishing = (
         _result(results, stage, name)
@@ -166,7 +166,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        inline=_inline, plain=plain, printable=printable, day=_day, moment=_moment, duration=duration, date=_iso
+        inline=_inline,
+        plain=plain,
+        printable=printable,
+        day=_day,
+        moment=_moment,
+        duration=duration,
+        date=_iso,
     )
     return environment
 
@@ -191,7 +197,9 @@ def _renumbered(
                 if not 1 <= number <= len(passages):
                     raise PageError(f"the draft cites passage {number}, but research found {len(passages)}")
                 order.setdefault(number, len(order) + 1)
-            sentences.append(Sentence(sentence["text"], tuple(order[number] for number in sentence["citations"])))
+            sentences.append(
+                Sentence(sentence["text"], tuple(order[number] for number in sentence["citations"]))
+            )
         done.append(Section(section["heading"], tuple(sentences)))
     cited = [passages[number - 1] for number in order]
     return tuple(done), tuple(Citation(c["path"], c["line_start"], c["line_end"], c["quote"]) for c in cited)
@@ -209,14 +217,14 @@ def _cited(find: Any, citations: Sequence[Citation]) -> list[tuple[Setting | Met
 
 def _versions(citations: Sequence[Citation]) -> list[str]:
     """The packages behind the citations as ``name version``."""
-    names = sorted({citation.path.split("/")[0] for citation in citations})
-    versions = []
-    for name in names:
-        try:
-            versions.append(f"{name} {installed_version(name)}")
-        except UnknownDocumentError:
-            versions.append(f"{name} (not installed here)")
-    return versions
+    return [f"{name} {_version(name)}" for name in sorted({c.path.split("/")[0] for c in citations})]
+
+
+def _version(name: str) -> str:
+    try:
+        return installed_version(name)
+    except UnknownDocumentError:
+        return "(not installed here)"
 
 
 def _backlinks(sections: Sequence[Section]) -> dict[int, list[str]]:
@@ -232,7 +240,7 @@ def _backlinks(sections: Sequence[Section]) -> dict[int, list[str]]:
 def duration(seconds: float | None) -> str:
     """A span of time for people: ``0.4 s``, ``42 s``, ``3 min 05 s``, ``2 h 10 min``; a dash for none."""
     if seconds is None:
-        return "–"
+        return "\N{EN DASH}"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -1,7 +1,7 @@
 """Passages: pieces of the installed documentation, with the lines that they stand on.
 
-The text of a passage keeps the file's own line breaks: line *n* of the text is line ``passage.line + n`` of the file.
-So whoever quotes it can name the exact lines, and `content.citations.verify_citation` finds the quote there.
+The text of a passage keeps the file's own line breaks: line *n* of the text, from 0, is line
+``passage.line + n`` of the file. So whoever quotes it can name the exact lines.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def paragraphs(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """The lines cut between paragraphs into texts of at most `MAX_CHARACTERS`, each with its first line's index."""
+    """The lines cut between paragraphs into texts of at most `MAX_CHARACTERS`, each with its line's index."""
     start = 0
     held: list[str] = []
     for index, block in paragraphs(lines):
@@ -75,7 +75,9 @@ def pieces(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 def dedented(lines: Sequence[str]) -> str:
     """The lines as one text; the first line may stand further left, as in a docstring."""
     first, *rest = lines
-    return "\n".join([first.strip(), *textwrap.dedent("\n".join(rest)).split("\n")]) if rest else first.strip()
+    return (
+        "\n".join([first.strip(), *textwrap.dedent("\n".join(rest)).split("\n")]) if rest else first.strip()
+    )
 
 
 def _without_code(lines: Sequence[str]) -> list[str]:

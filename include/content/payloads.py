@@ -1,7 +1,7 @@
 """What each stage sends to the agent server, made from the item's payload and the earlier stages' results.
 
-Pure functions of JSON values, except that `research_payload` reads the installed packages. ``results`` maps a stage
-to its latest result.
+Pure functions of JSON values, except that `research_payload` reads the installed packages. ``results`` maps
+a stage to its latest result.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def self_review_payload(results: Results) -> dict[str, Any]:
 def dedup_check_payload(results: Results, others: Iterable[tuple[str, Json]]) -> dict[str, Any]:
     """The draft and the drafts to compare it with.
 
-    :param others: key and draft of the items that have passed this stage already. Taking only those, with a limit
-        of 1 on the stage, discards exactly one of two near duplicates.
+    :param others: key and draft of the items that have passed this stage already. Taking only those, with
+        a limit of 1 on the stage, discards exactly one of two near duplicates.
     """
     return {
         "draft": _of(results, "write", "dedup_check"),

@@ -80,7 +80,12 @@ def metrics() -> tuple[Metric, ...]:
     """All entries of the installed metrics registry, in the file's order."""
     lines = _read(METRICS_PATH)
     root = yaml.compose("\n".join(lines), Loader=_LOADER)
-    return tuple(_metric(entry, lines) for key, entries in root.value if key.value == "metrics" for entry in entries.value)
+    return tuple(
+        _metric(entry, lines)
+        for key, entries in root.value
+        if key.value == "metrics"
+        for entry in entries.value
+    )
 
 
 def setting_passages() -> Iterator[Passage]:
@@ -176,9 +181,9 @@ def _is_block(node: yaml.Node) -> bool:
 
 
 def _last_line(node: yaml.Node) -> int:
-    """The last line (from 0) that belongs to a value: a block scalar's end mark stands at the next key's line."""
+    """The last line (from 0) of a value; a block scalar's end mark stands at the next key."""
     mark = node.end_mark
-    return mark.line - 1 if mark.column == 0 or _is_block(node) else mark.line
+    return int(mark.line) - (1 if mark.column == 0 or _is_block(node) else 0)
 
 
 def _plain(node: yaml.Node, none: str = "none") -> str:

@@ -20,13 +20,13 @@ class ContentSettings:
     briefs: Path
     """The folder with the briefs (``*.md``)."""
     base_url: str
-    """The address of ``output`` for the feed's links, without a trailing slash. Default: its ``file:`` URI."""
+    """The address of ``output`` for the feed's links, without a last slash; default: a ``file:`` URI."""
 
 
 def content_settings() -> ContentSettings:
     """Read the settings from the environment.
 
-    ``RELAY_CONTENT_OUTPUT``: default ``$AIRFLOW_HOME/published`` (``~/airflow`` when that is unset, as in Airflow).
+    ``RELAY_CONTENT_OUTPUT``: default ``$AIRFLOW_HOME/published`` (``~/airflow`` when unset, as in Airflow).
     ``RELAY_CONTENT_BRIEFS``: default, the briefs beside this file.
     ``RELAY_CONTENT_BASE_URL``: where a web server shows the output folder.
     """

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from .settings import ContentSettings
 
 SITE_TITLE = "Running Airflow"
-SITE_DESCRIPTION = "Short answers about running Apache Airflow, each sentence cited from the installed packages."
+SITE_DESCRIPTION = (
+    "Short answers about running Apache Airflow, each sentence cited from the installed packages."
+)
 FEED_LENGTH = 50
 _PAGES = "pages"
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -94,11 +96,11 @@ class Record:
 def publish(page: Page, settings: ContentSettings, *, now: datetime) -> Published:
     """Write a page, its cover and record, then index and feed anew.
 
-    Safe to repeat: the same page at any later time leaves every byte as it is. Safe beside other publishers: one
-    at a time holds the folder's lock. ``now`` is an aware datetime.
+    Safe to repeat: the same page at any later time leaves every byte as it is. Safe beside other publishers:
+    one at a time holds the folder's lock. ``now`` is an aware datetime.
 
-    Raises `content.covers.CoverError` for a cover that must not be published and `content.files.OutputError` for an
-    output folder that leads elsewhere.
+    Raises `content.covers.CoverError` for a cover that must not be published and `content.files.OutputError`
+    for an output folder that leads elsewhere.
     """
     cover = safe_svg(printable(page.cover_svg))
     root, stem, digest = settings.output, file_stem(page.key), page.digest
@@ -125,7 +127,7 @@ def rebuild(settings: ContentSettings) -> list[Record]:
 
 
 def read_records(root: Path) -> list[Record]:
-    """The records of all published pages, newest first. A record that cannot be read is logged and left out."""
+    """The records of all published pages, newest first. An unreadable one is logged and left out."""
     found = [_read_record(file) for file in sorted((root / _PAGES).glob("*.json"))]
     whole = [r for r in found if r is not None and (root / _PAGES / f"{r.stem}.html").is_file()]
     return sorted(whole, key=lambda record: (record.published_at, record.key), reverse=True)
@@ -165,7 +167,9 @@ def _write_overview(settings: ContentSettings) -> tuple[Path, Path]:
     records = read_records(settings.output)
     html = render("index.html", title=SITE_TITLE, description=SITE_DESCRIPTION, records=records)
     index = write_atomically(settings.output, "index.html", html)
-    return index, write_atomically(settings.output, "feed.xml", _feed(records[:FEED_LENGTH], settings.base_url))
+    return index, write_atomically(
+        settings.output, "feed.xml", _feed(records[:FEED_LENGTH], settings.base_url)
+    )
 
 
 def _feed(records: list[Record], base_url: str) -> str:

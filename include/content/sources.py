@@ -1,7 +1,7 @@
 """Choose the passages of the installed documentation that may answer a question.
 
-This is a preselection: the research job ranks and quotes. So it prefers too much to too little, within a bound that
-keeps the job's request small.
+This is a preselection: the research job ranks and quotes. So it prefers too much to too little, within a
+bound that keeps the job's request small.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ __all__ = ["CitationCheck", "Source", "find_sources", "verify_citation"]
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _STOP_WORDS = frozenset(
-    "a about after an and any are as at be been but by can do does for from has have how i if in into is it its "
-    "may more my no not of on one or our set should so than that the their then there this to until up was we what "
-    "when where which while who why will with would you your airflow".split()
+    (  # noqa: SIM905 - a list of words reads best as words
+        "a about after airflow an and any are as at be been but by can do does for from has have how if in "
+        "into is it its may more no not of on one or set should so than that the then there this to until up "
+        "was what when where which while who why will with would you your"
+    ).split()
 )
 # The reference says what a setting does; a docstring often says how the code does it.
 _WEIGHTS = {PassageKind.SETTING: 1.25, PassageKind.METRIC: 0.9, PassageKind.DOCSTRING: 1.0}
@@ -62,7 +64,10 @@ def find_sources(
     :param max_characters: the bound on the sum of their texts' lengths.
     """
     passages = _candidates(question, terms)
-    ranked = sorted(zip(_scores(passages, question, terms), passages), key=lambda pair: (-pair[0], pair[1].id))
+    ranked = sorted(
+        zip(_scores(passages, question, terms), passages, strict=True),
+        key=lambda pair: (-pair[0], pair[1].id),
+    )
     chosen: list[Source] = []
     room = max_characters
     taken: dict[tuple[str, str], int] = {}
@@ -81,7 +86,11 @@ def find_sources(
 def _candidates(question: str, terms: Sequence[str]) -> list[Passage]:
     """Settings, metrics and the docstrings of modules that use one of the terms; the same text only once."""
     found: dict[str, Passage] = {}
-    for passages in (setting_passages(), metric_passages(), docstring_passages(list(terms) or _words(question))):
+    for passages in (
+        setting_passages(),
+        metric_passages(),
+        docstring_passages(list(terms) or _words(question)),
+    ):
         for passage in passages:
             found.setdefault(passage.title + "\n" + passage.text, passage)
     return list(found.values())
@@ -96,7 +105,7 @@ def _scores(passages: Sequence[Passage], question: str, terms: Sequence[str]) ->
     # BM25Plus gives every document a floor per query word; only what lies above it tells passages apart.
     floor = min(scores) if len(scores := index.get_scores(query)) else 0.0
     named = [" ".join(_words(term)) for term in terms]
-    for passage, score in zip(passages, scores):
+    for passage, score in zip(passages, scores, strict=True):
         title = " ".join(_words(passage.title))
         bonus = _TITLE_BONUS * sum(term in title for term in named if term)
         yield (float(score) - float(floor) + bonus) * _weight(passage)
@@ -116,4 +125,8 @@ def _is_public(path: str) -> bool:
 def _words(text: str) -> list[str]:
     """Lower-case words, names cut at underscores and dots, plurals without their s."""
     words = (word.lower() for word in _WORD.findall(text.replace("_", " ")))
-    return [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words if w not in _STOP_WORDS]
+    return [
+        w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w
+        for w in words
+        if w not in _STOP_WORDS
+    ]
