@@ -1,0 +1,387 @@
+"""What should run next, given everything else that is running? One pure decision over the whole ledger.
+
+**Order.** Class (P0 to P3), then effective rank (stages near the end first), then the item's own
+priority, then age, then id. The effective rank grows by one per :data:`AGING_STEP` waited. The decision
+goes through the candidates in this order and grants each that no gate stops and for which every key that
+it needs has a free unit; it takes all of them or none. What cannot run is passed over, so nothing idles
+behind it.
+
+**Gates** stop a stage whatever is free: hold, paused DAG, open breaker, used-up budget, closed window, a
+key whose limit is 0, and, for idle work (P3), any P2 or P0 item that runs or could run. P1 work is light
+by definition and does not stop P3.
+
+**Reservation.** Keys that never come free together would starve an item that needs several. So an aged
+item (one that has waited :data:`AGING_STEP`) with a key missing holds back a unit of each of its other
+limited keys from whatever is ordered after it. Three things keep units from lying idle for nothing: only
+the first aged item that waits for a key reserves (those behind it could not run before it anyway); a unit
+is not held back when every run that blocks the item will bring one along as it ends; and
+``airflow.runs``, which every run holds, is for that reason never held back. Reservations are decided
+afresh in each decision, in order, and no unit is held by an item that does not run, so two aged items
+cannot wait for each other.
+
+**The aging bound.** Let ``r`` be an item's rank and ``R`` the highest rank in its class. Whatever becomes
+ready ``AGING_STEP * (R - r + 1)`` after it has a lower effective rank for good, so by then the set of
+items ahead of it only shrinks; one step later all of these have aged and reserve. From then on the first
+of them that no gate stops is granted within ``T``, the longest run (the largest stage timeout), since no
+unit that it needs goes to another. With ``n`` items ahead at that moment an item waits at most
+:func:`aging_bound`::
+
+    AGING_STEP * (R - r + 2) + (n + 1) * T
+
+beside time spent behind a gate. So nothing starves within its class. Across classes the order is strict
+on purpose: P3 waits as long as P2 has work, and work of a higher class counts into ``n`` whenever it
+comes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Final
+
+from airflow_relay.core.breaker import BreakerGate
+from airflow_relay.core.pipeline import Pipeline, PipelineError
+from airflow_relay.core.snapshot import (
+    Candidate,
+    Conditions,
+    Grant,
+    Group,
+    Plan,
+    Reservation,
+    Snapshot,
+    StageKey,
+)
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY, DEFAULT_AIRFLOW_RUNS, PriorityClass, WaitReason
+
+__all__ = [
+    "AGING_STEP",
+    "BreakerGate",
+    "Candidate",
+    "Conditions",
+    "Grant",
+    "Group",
+    "Plan",
+    "Reservation",
+    "Snapshot",
+    "StageKey",
+    "age",
+    "aging_bound",
+    "check_shared_keys",
+    "dispatch",
+    "explain",
+    "gate",
+    "order_key",
+    "wanted",
+]
+
+AGING_STEP: Final = timedelta(hours=2)
+"""Waiting so long raises the effective rank by one; from the first step on an item counts as aged."""
+
+STOPS_IDLE: Final = frozenset({PriorityClass.P0, PriorityClass.P2})
+"""Classes beside which idle work (P3) is not granted."""
+
+CLASS_ORDER: Final = {klass: place for place, klass in enumerate(PriorityClass)}
+
+
+def age(ready_since: datetime, now: datetime) -> int:
+    """Full aging steps waited, time behind gates included; never negative."""
+    return max(0, (now - ready_since) // AGING_STEP)
+
+
+def order_key(candidate: Candidate, now: datetime) -> tuple[int, int, int, datetime, int]:
+    """Sort key of the dispatch order, smallest first."""
+    return (
+        CLASS_ORDER[candidate.klass],
+        -(candidate.rank + age(candidate.ready_since, now)),
+        -candidate.priority,
+        candidate.ready_since,
+        candidate.item_id,
+    )
+
+
+def aging_bound(*, rank: int, highest_rank: int, ahead: int, longest_run: timedelta) -> timedelta:
+    """The longest that an item can wait, gates aside; the module's docstring derives it.
+
+    :param ahead: items of its class ordered before it once newcomers can no longer pass it.
+    """
+    return AGING_STEP * (max(0, highest_rank - rank) + 2) + (ahead + 1) * longest_run
+
+
+def gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitReason | None:
+    """Why nothing of this stage may start, whatever is free; None when no gate stops it."""
+    found = _gate(group, snapshot, now)
+    if found is None and group.klass is PriorityClass.P3 and _idle_must_wait(snapshot, now):
+        return WaitReason.IDLE
+    return found
+
+
+def wanted(group: Group, snapshot: Snapshot, now: datetime) -> int:
+    """How many of the group's items, in :func:`order_key` order, a decision needs to see.
+
+    Never more than could be granted with what is free, and at least one where an aged item may reserve; so a
+    decision costs the same with a hundred ready items and with ten thousand.
+    """
+    if group.count <= 0 or gate(group, snapshot, now) is not None:
+        return 0
+    room = _Room(snapshot)
+    if room.full:
+        return 0
+    most = min(group.count, room.most(group.keys))
+    if snapshot.breakers.get((group.pipeline, group.stage)) is BreakerGate.PROBE:
+        most = min(most, 1)
+    may_reserve = age(group.oldest, now) > 0 and len(room.limited(group.keys)) > 1
+    return max(most, 1 if may_reserve else 0)
+
+
+def dispatch(snapshot: Snapshot, now: datetime) -> Plan:
+    """Decide what runs next. Deterministic; the order of the candidates given does not matter."""
+    decision = _Decision(snapshot, now)
+    due = [c for c in snapshot.candidates if c.due(now)]
+    for candidate in sorted(due, key=lambda c: order_key(c, now)):
+        if decision.room.full:
+            break
+        decision.consider(candidate)
+    return decision.plan()
+
+
+def explain(candidate: Candidate, snapshot: Snapshot, now: datetime) -> WaitReason:
+    """Why this item waits. For many items at once call ``dispatch(…).reason`` on one plan."""
+    return dispatch(snapshot, now).reason(candidate, now)
+
+
+def check_shared_keys(pipelines: Iterable[Pipeline], limits: Mapping[str, int] | None = None) -> None:
+    """Refuse idle work (P3) that shares a limited key with a more urgent pipeline.
+
+    P3 is not preempted: a unit that it holds would make urgent work wait for idle work.
+
+    :param limits: effective limits beside the declared ones (``relay_limits``).
+    :raises PipelineError: names both pipelines, the key and the cure, one problem a line.
+    """
+    known = list(pipelines)
+    limited = {key for p in known for key in p.declared_limits()} | set(limits or ())
+    keys = {p.name: {k for s in p.stages for k in p.keys(s.name)} & limited for p in known}
+    problems = [
+        f"Pipeline {idle.name!r} (P3) shares the limited key {key!r} with {urgent.name!r} "
+        f"({urgent.klass.value}): idle work is not preempted and would hold it up. "
+        "Give the P3 stages a key of their own."
+        for idle in known
+        if idle.klass is PriorityClass.P3
+        for urgent in known
+        if urgent.klass is not PriorityClass.P3
+        for key in sorted(keys[idle.name] & keys[urgent.name])
+    ]
+    if problems:
+        raise PipelineError("\n".join(problems))
+
+
+def _gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitReason | None:
+    """Every gate but the one of idle work; what a person has set comes first."""
+    stage, conditions = (group.pipeline, group.stage), snapshot.conditions
+    gates = (
+        (WaitReason.HOLD, group.klass.value in conditions.holds or group.pipeline in conditions.holds),
+        (WaitReason.PAUSED, group.dag_id in conditions.paused_dags),
+        (WaitReason.BREAKER, snapshot.breakers.get(stage) is BreakerGate.OPEN),
+        (WaitReason.BUDGET, group.pipeline in conditions.over_budget),
+        (WaitReason.NOT_BEFORE, _is_closed(snapshot.closed_until.get(stage), now)),
+        (WaitReason.SLOT, bool(_never_free(group.keys, snapshot))),
+    )
+    return next((reason for reason, stops in gates if stops), None)
+
+
+def _is_closed(until: datetime | None, now: datetime) -> bool:
+    return until is not None and until > now
+
+
+def _never_free(keys: Iterable[str], snapshot: Snapshot) -> list[str]:
+    """Keys that a person has set to 0: waiting for them must neither reserve units nor stop idle work."""
+    return [key for key in (*keys, AIRFLOW_RUNS_KEY) if snapshot.limits.get(key, 1) <= 0]
+
+
+def _idle_must_wait(snapshot: Snapshot, now: datetime) -> bool:
+    """Whether work of a class that stops P3 runs or could run, be it only waiting for a slot."""
+    if any(snapshot.active_classes.get(klass, 0) > 0 for klass in STOPS_IDLE):
+        return True
+    groups: Iterable[Group | Candidate] = (g for g in snapshot.groups if g.count > 0)
+    loaded: Iterable[Group | Candidate] = (c for c in snapshot.candidates if c.due(now))
+    return any(r.klass in STOPS_IDLE and _gate(r, snapshot, now) is None for r in chain(groups, loaded))
+
+
+class _Room:
+    """Free units while the plan grows. A key without a limit is not in it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.limits = {AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS, **snapshot.limits}
+        self.used = {key: snapshot.usage.get(key, 0) for key in self.limits}
+        # A limit that was lowered below what is in use drains: nothing is free, nothing is stopped.
+        self.free = {key: max(0, limit - self.used[key]) for key, limit in self.limits.items()}
+        self.holders = [frozenset(keys) for keys in snapshot.running]
+
+    @property
+    def full(self) -> bool:
+        return self.free[AIRFLOW_RUNS_KEY] <= 0
+
+    def limited(self, keys: Iterable[str]) -> list[str]:
+        return [key for key in keys if key in self.free and key != AIRFLOW_RUNS_KEY]
+
+    def most(self, keys: Iterable[str]) -> int:
+        """How many items with these keys there is room for."""
+        return min((self.free.get(key, sys.maxsize) for key in (*keys, AIRFLOW_RUNS_KEY)), default=0)
+
+    def short(self, keys: Iterable[str]) -> list[str]:
+        return [key for key in keys if self.free.get(key, 1) <= 0]
+
+    def take(self, keys: tuple[str, ...]) -> None:
+        for key in (*keys, AIRFLOW_RUNS_KEY):
+            if key in self.free:
+                self.free[key] -= 1
+                self.used[key] += 1
+        self.holders.append(frozenset(keys))
+
+    def comes_along(self, key: str, missing: Iterable[str]) -> bool:
+        """Whether each run that holds a missing key holds ``key`` as well, so that both come free at once."""
+        for other in missing:
+            holders = [keys for keys in self.holders if other in keys]
+            if len(holders) < self.used[other] or not all(key in keys for keys in holders):
+                return False
+        return True
+
+
+class _Decision:
+    """One pass over the candidates, in order."""
+
+    def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+        self.snapshot, self.now = snapshot, now
+        self.room = _Room(snapshot)
+        self.idle_waits = _idle_must_wait(snapshot, now)
+        self.granted: dict[StageKey, int] = {}
+        self.grants: list[Grant] = []
+        self.reserved: list[Reservation] = []
+        self.spoken_for: set[str] = set()  # keys of the items that reserve
+
+    def gate(self, group: Group | Candidate) -> WaitReason | None:
+        found = _gate(group, self.snapshot, self.now)
+        if found is None and group.klass is PriorityClass.P3 and self.idle_waits:
+            return WaitReason.IDLE
+        return found
+
+    def consider(self, candidate: Candidate) -> None:
+        stage = (candidate.pipeline, candidate.stage)
+        if self.gate(candidate) is not None or self.probe_is_out(stage):
+            return
+        missing = self.room.short(candidate.keys)
+        if missing:
+            self.reserve(candidate, missing)
+            return
+        probe = self.snapshot.breakers.get(stage) is BreakerGate.PROBE
+        self.room.take(candidate.keys)
+        self.granted[stage] = self.granted.get(stage, 0) + 1
+        steps = age(candidate.ready_since, self.now)
+        aged = f" + {steps} for waiting" if steps else ""
+        text = f"{candidate.klass.value}, rank {candidate.rank}{aged}, priority {candidate.priority}"
+        self.grants.append(
+            Grant(
+                item_id=candidate.item_id,
+                pipeline=candidate.pipeline,
+                stage=candidate.stage,
+                probe=probe,
+                reason=f"{text}; the breaker's probe" if probe else text,
+            )
+        )
+
+    def probe_is_out(self, stage: StageKey) -> bool:
+        return self.snapshot.breakers.get(stage) is BreakerGate.PROBE and stage in self.granted
+
+    def reserve(self, candidate: Candidate, missing: list[str]) -> None:
+        if age(candidate.ready_since, self.now) < 1 or not self.spoken_for.isdisjoint(missing):
+            return
+        keys = self.room.limited(candidate.keys)
+        for key in keys:
+            if key in missing or self.room.comes_along(key, missing):
+                continue
+            self.room.free[key] -= 1
+            self.reserved.append(
+                Reservation(
+                    item_id=candidate.item_id,
+                    key=key,
+                    reason=f"held back for item {candidate.item_id}, which waits for {', '.join(missing)}",
+                )
+            )
+        self.spoken_for.update(keys)
+
+    def plan(self) -> Plan:
+        waiting: dict[StageKey, WaitReason] = {}
+        why: dict[StageKey, str] = {}
+        left = {stage: -count for stage, count in self.granted.items()}
+        groups = (*self.snapshot.groups, *self.ungrouped())
+        for group in groups:
+            stage = (group.pipeline, group.stage)
+            left[stage] = left.get(stage, 0) + group.count
+        for group in groups:
+            stage = (group.pipeline, group.stage)
+            if stage not in waiting and left[stage] > 0:
+                waiting[stage], why[stage] = self.explain(group)
+        opens = [self.snapshot.closed_until.get(stage) for stage in waiting]
+        opens += [c.not_before for c in self.snapshot.candidates]
+        wake_at = min((at for at in opens if at is not None and at > self.now), default=None)
+        return Plan(
+            grants=tuple(self.grants),
+            waiting=waiting,
+            why=why,
+            reserved=tuple(self.reserved),
+            wake_at=wake_at,
+        )
+
+    def ungrouped(self) -> list[Group]:
+        """Groups of candidates that came without one."""
+        known = {(g.pipeline, g.stage) for g in self.snapshot.groups}
+        loose: dict[StageKey, list[Candidate]] = {}
+        for candidate in self.snapshot.candidates:
+            stage = (candidate.pipeline, candidate.stage)
+            if stage not in known and candidate.due(self.now):
+                loose.setdefault(stage, []).append(candidate)
+        return [
+            Group(
+                pipeline=first.pipeline,
+                stage=first.stage,
+                dag_id=first.dag_id,
+                klass=first.klass,
+                rank=first.rank,
+                keys=first.keys,
+                count=len(rest) + 1,
+                oldest=min(c.ready_since for c in (first, *rest)),
+            )
+            for first, *rest in loose.values()
+        ]
+
+    def explain(self, group: Group) -> tuple[WaitReason, str]:
+        found = self.gate(group)
+        if found is not None:
+            return found, self.words(found, group)
+        if self.probe_is_out((group.pipeline, group.stage)):
+            return WaitReason.BREAKER, "its breaker lets one probe through, and that is on its way"
+        short = self.room.short((*group.keys, AIRFLOW_RUNS_KEY))
+        if not short:
+            return WaitReason.NEXT, "nothing stands in its way: the next dispatch grants it"
+        return WaitReason.SLOT, "; ".join(self.shortage(key) for key in short)
+
+    def shortage(self, key: str) -> str:
+        held = sum(r.key == key for r in self.reserved)
+        reserved = f", {held} reserved for items that have waited long" if held else ""
+        return f"{self.room.used[key]} of {self.room.limits[key]} units of '{key}' are in use{reserved}"
+
+    def words(self, reason: WaitReason, group: Group) -> str:
+        holds = self.snapshot.conditions.holds
+        opens = self.snapshot.closed_until.get((group.pipeline, group.stage))
+        zero = _never_free(group.keys, self.snapshot)
+        hold = holds.get(group.pipeline, holds.get(group.klass.value, ""))
+        return {
+            WaitReason.HOLD: f"held: {hold}",
+            WaitReason.PAUSED: f"DAG '{group.dag_id}' is paused",
+            WaitReason.BREAKER: "its breaker is open",
+            WaitReason.BUDGET: f"pipeline '{group.pipeline}' has used up its token budget of today",
+            WaitReason.NOT_BEFORE: f"its window opens at {opens.isoformat() if opens else ''}",
+            WaitReason.SLOT: f"the limit of {', '.join(repr(k) for k in zero)} is 0",
+            WaitReason.IDLE: "idle work waits while P2 work runs or could run",
+        }[reason]
