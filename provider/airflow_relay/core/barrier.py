@@ -321,7 +321,7 @@ def poll(
             phases[track.name] = report.phase if report else TrackPhase.PENDING
 
     done = len(results) == len(phases)
-    at_ceiling = not done and elapsed >= settings.ceiling
+    at_ceiling = elapsed >= settings.ceiling
     if at_ceiling:
         left = [_tap(name, CEILING_REASON, reports.get(name), now) for name in phases if name not in results]
         tapped += left

@@ -171,12 +171,12 @@ def _time(what: str, value: object, now: datetime, notes: list[str]) -> datetime
         if what == DISPATCH_EPOCH:
             notes.append("dispatch_epoch is missing; the recorded dispatch time is used")
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float)):
         notes.append(f"{what}: expected Unix seconds, found {_kind(value)}; ignored")
         return None
     latest = (now + CLOCK_SKEW).timestamp()
-    # An int is compared exactly, however long it is, and never turned into a float that could overflow.
-    if (isinstance(value, int) or math.isfinite(value)) and _EARLIEST.timestamp() <= value <= latest:
+    # The comparison alone refuses true, false, NaN and infinity, and compares an endless integer exactly.
+    if _EARLIEST.timestamp() <= value <= latest:
         return datetime.fromtimestamp(value, tz=timezone.utc)
     notes.append(f"{what}: {value!r:.40} is no time from 2000 to now; ignored{_hint(value, latest)}")
     return None

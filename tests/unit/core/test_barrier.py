@@ -1,23 +1,17 @@
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from airflow_relay.core.barrier import (
     CEILING_REASON,
-    MAX_DURATION,
     RUN_DIED_REASON,
     TERMINAL_PHASES,
     TRACK_LIMIT_REASON,
     BarrierSettings,
-    BarrierSettingsError,
     BarrierTimeError,
     ForceProceed,
     Proceed,
@@ -27,7 +21,6 @@ from airflow_relay.core.barrier import (
     TrackResult,
     Wait,
     ceiling_at,
-    check_tracks,
     next_poll_at,
     poll,
 )
@@ -370,159 +363,3 @@ def test_times_without_zone_or_out_of_range_are_refused_by_name(bad):
         poll((A,), DISPATCH, bad, DEFAULTS)
     with pytest.raises(BarrierTimeError, match=r"^dispatched_at: "):
         poll((A,), bad, DISPATCH, DEFAULTS)
-
-
-# ---------------------------------------------------------------- settings
-
-
-def test_defaults_are_the_documents():
-    assert (DEFAULTS.first_poll, DEFAULTS.poll_interval, DEFAULTS.ceiling) == (
-        hours(3),
-        timedelta(minutes=30),
-        hours(14),
-    )
-
-
-def test_plain_numbers_are_seconds():
-    assert BarrierSettings(first_poll=15, poll_interval=10.0, ceiling=90) == BarrierSettings(
-        first_poll=timedelta(seconds=15), poll_interval=timedelta(seconds=10), ceiling=timedelta(seconds=90)
-    )
-
-
-BAD_ANYWHERE = [
-    math.nan, math.inf, -math.inf, -1, -0.5, timedelta(seconds=-1), timedelta.min, timedelta.max,
-    MAX_DURATION + timedelta(microseconds=1), 10**400, 1e300, "30 min", None, True,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["first_poll", "poll_interval", "ceiling"])
-@pytest.mark.parametrize("value", BAD_ANYWHERE, ids=lambda value: str(value)[:20])
-def test_impossible_durations_are_refused_by_name(name, value):
-    with pytest.raises(BarrierSettingsError, match=f"^{name}: ") as caught:
-        BarrierSettings(**{name: value})
-    assert caught.value.field == name
-
-
-@pytest.mark.parametrize(
-    ("given_settings", "name"),
-    [
-        ({"poll_interval": 0}, "poll_interval"),
-        ({"poll_interval": 0.5}, "poll_interval"),
-        ({"ceiling": 0, "first_poll": 0}, "ceiling"),
-        ({"first_poll": hours(14.01)}, "first_poll"),
-        ({"ceiling": hours(2)}, "first_poll"),
-    ],
-)
-def test_contradicting_settings_are_refused_by_name(given_settings, name):
-    with pytest.raises(BarrierSettingsError, match=f"^{name}: "):
-        BarrierSettings(**given_settings)
-
-
-def test_settings_cannot_be_changed_afterwards():
-    with pytest.raises(AttributeError):
-        DEFAULTS.ceiling = hours(99)
-
-
-@pytest.mark.parametrize(
-    ("tracks", "message"),
-    [
-        ((A, A), "'track_a' is listed twice"),
-        ((Track(""),), "empty name"),
-        ((Track("slow", max_wallclock=hours(15)),), "max_wallclock of track 'slow': .* ceiling"),
-        ((Track("slow", max_wallclock=timedelta(0)),), "max_wallclock of track 'slow'"),
-        ((Track("slow", max_wallclock=hours(-1)),), "max_wallclock of track 'slow'"),
-        ((Track("slow", max_wallclock=math.nan),), "max_wallclock of track 'slow'"),
-    ],
-)
-def test_contradicting_tracks_are_refused_by_name(tracks, message):
-    with pytest.raises(BarrierSettingsError, match=message):
-        check_tracks(tracks, DEFAULTS)
-
-
-def test_sound_tracks_are_accepted():
-    check_tracks(
-        (A, Track("track_b", max_wallclock=hours(14)), Track("track_c", max_wallclock=3600)), DEFAULTS
-    )
-
-
-# ---------------------------------------------------------------- properties
-
-NAMES = ("a", "b", "c", "d")
-durations = st.integers(1, 20 * 3600).map(lambda seconds: timedelta(seconds=seconds))
-reports_of_a_track = st.builds(
-    TrackReport, phase=st.sampled_from(TrackPhase), run_alive=st.sampled_from([None, True, False])
-)
-readings = st.dictionaries(st.sampled_from((*NAMES, "stranger")), reports_of_a_track)
-track_lists = st.lists(
-    st.builds(Track, st.sampled_from(NAMES), st.none() | durations), unique_by=lambda track: track.name
-)
-
-
-@st.composite
-def any_settings(draw):
-    ceiling = draw(durations)
-    first = timedelta(seconds=draw(st.integers(0, int(ceiling.total_seconds()))))
-    return BarrierSettings(first_poll=first, poll_interval=draw(durations), ceiling=ceiling)
-
-
-relaxed = hypothesis_settings(deadline=None)
-
-
-@relaxed
-@given(track_lists, st.timedeltas(hours(-1), hours(30)), any_settings(), readings)
-def test_one_poll_is_idempotent_and_within_bounds(tracks, elapsed, settings, reports):
-    now = DISPATCH + elapsed
-    decision = poll(tracks, DISPATCH, now, settings, reports=reports)
-    assert decision == poll(tracks, DISPATCH, now, settings, reports=reports)
-    names = {track.name for track in tracks}
-    assert set(decision.phases) == names
-    assert decision.done == isinstance(decision, Proceed)
-    if isinstance(decision, Wait):
-        assert now < decision.until <= ceiling_at(DISPATCH, settings)
-        assert set(decision.results) < names
-    else:
-        assert set(decision.results) == names
-    if elapsed >= settings.ceiling:
-        assert not isinstance(decision, Wait)
-    if isinstance(decision, ForceProceed):
-        assert elapsed >= settings.ceiling
-        assert decision.tapped
-    ended = {name for name, report in reports.items() if report.phase in TERMINAL_PHASES}
-    assert {end.name for end in decision.tapped} <= names - ended
-
-
-@relaxed
-@given(
-    track_lists.filter(len),
-    any_settings().filter(lambda s: (s.ceiling - s.first_poll) // s.poll_interval < 50),
-    st.lists(readings, min_size=1, max_size=60),
-    st.lists(st.timedeltas(timedelta(0), hours(2)), min_size=1, max_size=60),
-)
-def test_over_a_whole_run_ends_stay_and_polls_are_few(tracks, settings, script, delays):
-    finished, tapped, polls = {}, [], 0
-    now = DISPATCH + settings.first_poll
-    while True:
-        reports = script[polls % len(script)]
-        decision = poll(tracks, DISPATCH, now, settings, reports=reports, finished=finished)
-        polls += 1
-        assert finished.items() <= decision.results.items()
-        assert not {end.name for end in decision.tapped} & set(finished)
-        tapped += [end.name for end in decision.tapped]
-        finished = decision.results
-        if not isinstance(decision, Wait):
-            break
-        now = decision.until + delays[polls % len(delays)]
-    assert len(tapped) == len(set(tapped))
-    assert polls <= math.ceil(settings.ceiling / settings.poll_interval) + 1
-    again = poll(tracks, DISPATCH, now + hours(1), settings, reports=script[0], finished=finished)
-    assert isinstance(again, Proceed)
-    assert again.results == finished
-
-
-@relaxed
-@given(st.timedeltas(timedelta(0), hours(30)), any_settings())
-def test_planned_polls_lie_on_the_grid_or_at_the_ceiling(elapsed, settings):
-    planned = next_poll_at(DISPATCH, DISPATCH + elapsed, settings) - DISPATCH
-    on_grid = (planned - settings.first_poll) % settings.poll_interval == timedelta(0)
-    assert on_grid or planned == settings.ceiling
-    assert settings.first_poll <= planned <= settings.ceiling
