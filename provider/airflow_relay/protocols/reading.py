@@ -213,3 +213,11 @@ def storable(value: JSON, *, depth: int = _MAX_DEPTH) -> JSON:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def to_text(value: JSON) -> str:
+    """A JSON value written as JSON text, ``""`` when it is nested too deeply to be kept."""
+    try:
+        return json.dumps(storable(value), ensure_ascii=False)
+    except ValueError:
+        return ""
