@@ -1,1 +1,1 @@
-
+"""The durable record: the only code that speaks SQL. SQLite or PostgreSQL, the same decisions on both."""

@@ -1,0 +1,52 @@
+"""The alert outbox: an alert is raised once in a transaction and sent again until its channel takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import insert, select, update
+
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.schema import alerts
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One message for people."""
+
+    id: int
+    dedup_key: str
+    text: str
+    raised_at: datetime
+    attempts: int
+    error: str | None
+
+
+def raise_alert(tx: Tx, dedup_key: str, text: str, now: datetime) -> bool:
+    """Put an alert into the outbox, once for ``dedup_key``. Returns whether it is new.
+
+    Callers hold the dispatcher's lock, or the lock of the item that the key names.
+    """
+    known = tx.conn.execute(select(alerts.c.id).where(alerts.c.dedup_key == dedup_key)).scalar()
+    if known is not None:
+        return False
+    tx.conn.execute(insert(alerts).values(dedup_key=dedup_key, text=text, raised_at=now, attempts=0))
+    return True
+
+
+def unsent(tx: Tx, limit: int = 50) -> list[Alert]:
+    """Alerts that no channel has taken yet, oldest first."""
+    rows = tx.conn.execute(
+        select(alerts).where(alerts.c.sent_at.is_(None)).order_by(alerts.c.id).limit(limit)
+    )
+    return [Alert(r.id, r.dedup_key, r.text, r.raised_at, r.attempts, r.error) for r in rows]
+
+
+def settle(tx: Tx, alert: Alert, *, now: datetime, error: str | None) -> None:
+    """Record a try: taken, or refused with ``error``."""
+    tx.conn.execute(
+        update(alerts)
+        .where(alerts.c.id == alert.id)
+        .values(attempts=alerts.c.attempts + 1, error=error, sent_at=None if error else now)
+    )

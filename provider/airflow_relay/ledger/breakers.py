@@ -1,0 +1,73 @@
+"""Breakers in the ledger: shared by all workers, changed in the transaction of the run that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlalchemy import insert, select, update
+
+from airflow_relay.core import breaker as rules
+from airflow_relay.core.breaker import Breaker, BreakerGate, Step
+from airflow_relay.core.errors.taxonomy import SYSTEMIC, ErrorClass
+from airflow_relay.core.item import Run
+from airflow_relay.core.states import RunResult
+from airflow_relay.ledger import alerts
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.schema import breakers
+
+
+def load_all(tx: Tx) -> dict[tuple[str, str], Breaker]:
+    """(pipeline, stage) → breaker, of the stages that have ever had a failure."""
+    rows = tx.conn.execute(select(breakers).order_by(breakers.c.pipeline, breakers.c.stage))
+    return {(r.pipeline, r.stage): Breaker.from_json(r.data) for r in rows}
+
+
+def gates(tx: Tx, now: datetime) -> dict[tuple[str, str], BreakerGate]:
+    """What each breaker lets pass now."""
+    return {where: rules.gate(breaker, now) for where, breaker in load_all(tx).items()}
+
+
+def change(tx: Tx, pipeline: str, stage: str, now: datetime, rule: Callable[[Breaker], Step]) -> Step:
+    """Apply a rule to a stage's breaker and keep the outcome. The caller holds the dispatcher's lock."""
+    where = (breakers.c.pipeline == pipeline) & (breakers.c.stage == stage)
+    data = tx.conn.execute(select(breakers.c.data).where(where)).scalar()
+    before = Breaker() if data is None else Breaker.from_json(data)
+    step = rule(before)
+    if step.breaker != before:
+        row = {"data": step.breaker.to_json(), "updated_at": now}
+        if data is None:
+            tx.conn.execute(insert(breakers).values(pipeline=pipeline, stage=stage, **row))
+        else:
+            tx.conn.execute(update(breakers).where(where).values(**row))
+    if step.alerts:
+        text = f"Breaker of {pipeline}.{stage} is open: {step.reason}"
+        alerts.raise_alert(tx, f"breaker:{pipeline}.{stage}:{now.isoformat()}", text, now)
+    return step
+
+
+def run_ended(tx: Tx, run: Run, *, result: RunResult, error_class: str | None, now: datetime) -> Step:
+    """A run was closed: an answer of the service is recorded; anything else only ends a probe's lease."""
+    answered = result is RunResult.SUCCESS or (
+        result is RunResult.FAILED and error_class not in (None, ErrorClass.UNKNOWN, ErrorClass.CANCELLED)
+    )
+    if not answered:
+        return change(tx, run.pipeline, run.stage, now, lambda b: rules.probe_lost(b, run_id=run.id))
+    return change(
+        tx,
+        run.pipeline,
+        run.stage,
+        now,
+        lambda b: rules.record(
+            b,
+            systemic=error_class in SYSTEMIC,
+            success=result is RunResult.SUCCESS,
+            run_id=run.id,
+            now=now,
+        ),
+    )
+
+
+def probe_granted(tx: Tx, run: Run, now: datetime) -> None:
+    """The dispatcher has chosen this run to try the service."""
+    change(tx, run.pipeline, run.stage, now, lambda b: rules.probe_granted(b, run_id=run.id))

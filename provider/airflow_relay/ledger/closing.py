@@ -1,0 +1,133 @@
+"""A run ends: close it, free its slots, move its item. Hand-off, reconciliation and tick share this way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from airflow_relay.core import lifecycle
+from airflow_relay.core.errors.taxonomy import RETRYABLE, ErrorClass
+from airflow_relay.core.item import Change, Item, Run
+from airflow_relay.core.lifecycle import Completion
+from airflow_relay.core.pipeline import Pipeline, PipelineError
+from airflow_relay.core.states import EventKind, ItemState, RunResult, RunState
+from airflow_relay.ledger import breakers, dead_letters, items, results, runs
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.results import Stored
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What closing a run did.
+
+    :param item: the item after it.
+    :param already: the run was closed before; nothing was changed.
+    :param current: the run was the item's current one, so it moved the item.
+    """
+
+    item: Item
+    run: Run
+    already: bool
+    current: bool
+    text: str
+
+
+def close_run(
+    tx: Tx,
+    run_id: int,
+    *,
+    pipeline: Pipeline,
+    completion: Completion,
+    stored: Stored | None,
+    clear_number: int | None,
+    now: datetime,
+) -> Closed:
+    """Close a run once. The caller holds the dispatcher's lock and dispatches afterwards."""
+    run = runs.locked(tx, run_id)
+    item = items.locked(tx, run.item_id)
+    if run.state is not RunState.OPEN:
+        return Closed(item, run, already=True, current=False, text="The run was closed before.")
+    completion = _with_recorded_error(run, completion)
+    runs.close(
+        tx,
+        run,
+        result=completion.result,
+        now=now,
+        outcome=completion.outcome,
+        error_class=completion.error_class,
+        error_reason=completion.error_reason,
+        clear_number=run.clear_number if clear_number is None else max(run.clear_number, clear_number),
+    )
+    if item.epoch != run.epoch:
+        note = f"{run.run_id} ended ({completion.result.value}); it is not the current run and moves nothing"
+        item = items.note(tx, item, note, now)
+        breakers.run_ended(tx, run, result=RunResult.LOST, error_class=None, now=now)
+        return Closed(item, run, already=False, current=False, text=note)
+    return _move(tx, item, run, pipeline=pipeline, completion=completion, stored=stored, now=now)
+
+
+def _with_recorded_error(run: Run, completion: Completion) -> Completion:
+    """Fill in what the retry policy recorded before Airflow knew that the task had failed."""
+    if completion.result in (RunResult.SUCCESS, RunResult.SKIPPED) or completion.error_class:
+        return completion
+    return Completion(
+        result=completion.result,
+        outcome=completion.outcome,
+        error_class=run.error_class or ErrorClass.UNKNOWN.value,
+        error_reason=run.error_reason or completion.error_reason,
+    )
+
+
+def _move(
+    tx: Tx,
+    item: Item,
+    run: Run,
+    *,
+    pipeline: Pipeline,
+    completion: Completion,
+    stored: Stored | None,
+    now: datetime,
+) -> Closed:
+    change: Change
+    if completion.result in (RunResult.SUCCESS, RunResult.SKIPPED):
+        try:
+            change = lifecycle.completed(item, pipeline=pipeline, run=run, completion=completion, now=now)
+        except PipelineError as error:
+            completion = Completion(
+                RunResult.FAILED, completion.outcome, ErrorClass.INVALID_REQUEST, str(error)
+            )
+            change = lifecycle.failed(run=run, completion=completion, retryable=False, now=now)
+    else:
+        retryable = ErrorClass(completion.error_class or ErrorClass.UNKNOWN) in RETRYABLE
+        change = lifecycle.failed(run=run, completion=completion, retryable=retryable, now=now)
+    if stored is not None:
+        results.put(
+            tx, item.id, stage=run.stage, visit=run.visit, stored=stored, outcome=completion.outcome, now=now
+        )
+    breakers.run_ended(tx, run, result=completion.result, error_class=completion.error_class, now=now)
+    after = items.perform(tx, item, change)
+    if after.state is ItemState.DEAD:
+        dead_letters.enter(tx, after, change.text, now)
+    return Closed(after, run, already=False, current=True, text=change.text)
+
+
+def record_error(
+    tx: Tx, run: Run, *, error_class: str, reason: str, task_id: str, will_retry: bool, now: datetime
+) -> None:
+    """Keep the verdict on a task's error, before Airflow knows the task's state."""
+    item = items.locked(tx, run.item_id)
+    if runs.locked(tx, run.id).state is not RunState.OPEN or item.epoch != run.epoch:
+        return
+    runs.change(tx, run.id, error_class=error_class, error_reason=reason)
+    items.perform(
+        tx,
+        item,
+        Change(
+            kind=EventKind.ERROR_RECORDED,
+            at=now,
+            text=f"{run.stage}.{task_id}: {error_class}: {reason}" + (" (will retry)" if will_retry else ""),
+            set={"error_class": error_class, "error_reason": reason},
+            detail={"task": task_id},
+            run=run.id,
+        ),
+    )

@@ -1,0 +1,53 @@
+"""Pipelines as last declared by their DAG files."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+from sqlalchemy import insert, select, update
+
+from airflow_relay.core.pipeline import Pipeline
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.errors import UnknownPipelineError
+from airflow_relay.ledger.schema import pipelines
+from airflow_relay.ledger.types import dump
+
+
+def digest_of(pipeline: Pipeline) -> str:
+    """The same declaration has the same digest in every process."""
+    return hashlib.sha256(dump(pipeline.to_json()).encode()).hexdigest()
+
+
+def is_current(tx: Tx, pipeline: Pipeline) -> bool:
+    """Whether the ledger has this very declaration."""
+    known = tx.conn.execute(select(pipelines.c.digest).where(pipelines.c.name == pipeline.name)).scalar()
+    return known == digest_of(pipeline)
+
+
+def declare(tx: Tx, pipeline: Pipeline, now: datetime) -> None:
+    """Write the declaration when it differs from the one in the ledger."""
+    if is_current(tx, pipeline):
+        return
+    row = {"digest": digest_of(pipeline), "definition": pipeline.to_json(), "declared_at": now}
+    changed = tx.conn.execute(update(pipelines).where(pipelines.c.name == pipeline.name).values(**row))
+    if not changed.rowcount:
+        tx.conn.execute(insert(pipelines).values(name=pipeline.name, **row))
+
+
+def load(tx: Tx, name: str) -> Pipeline:
+    """The pipeline's declaration.
+
+    :raises UnknownPipelineError: none of this name was ever declared.
+    """
+    definition = tx.conn.execute(select(pipelines.c.definition).where(pipelines.c.name == name)).scalar()
+    if definition is None:
+        known = ", ".join(load_all(tx)) or "none"
+        raise UnknownPipelineError(f"No pipeline {name!r} is declared. Declared: {known}.")
+    return Pipeline.from_json(definition)
+
+
+def load_all(tx: Tx) -> dict[str, Pipeline]:
+    """Every declared pipeline by name."""
+    rows = tx.conn.execute(select(pipelines.c.definition).order_by(pipelines.c.name))
+    return {p.name: p for p in (Pipeline.from_json(r.definition) for r in rows)}

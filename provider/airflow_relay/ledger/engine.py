@@ -1,0 +1,132 @@
+"""One SQLAlchemy engine a process and URL, made on first use: tasks fork, and a forked engine is not ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from airflow_relay.ledger.errors import LedgerNotReadyError
+
+BUSY_TIMEOUT_S: Final = 30
+"""How long a SQLite writer waits for another; writes are short, so only a hung one makes this pass."""
+
+_WRITE: Final = "relay_write"
+_engines: dict[tuple[int, str], Engine] = {}
+
+
+def engine_for(url: str) -> Engine:
+    """Return this process's engine for ``url``.
+
+    :raises LedgerNotReadyError: the URL is not one of SQLite or PostgreSQL, or its driver is missing.
+    """
+    key = (os.getpid(), url)
+    if key not in _engines:
+        _engines[key] = _create(url)
+    return _engines[key]
+
+
+def dispose_engines() -> None:
+    """Close this process's engines (tests, and commands that end)."""
+    for key in [k for k in _engines if k[0] == os.getpid()]:
+        _engines.pop(key).dispose()
+
+
+def _create(url: str) -> Engine:
+    parsed = make_url(url)
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        return _create_sqlite(parsed)
+    if backend in ("postgresql", "postgres"):
+        if parsed.drivername in ("postgres", "postgresql"):
+            parsed = parsed.set(drivername="postgresql+psycopg2")
+        try:
+            return create_engine(parsed, pool_pre_ping=True, pool_size=2, max_overflow=8)
+        except ImportError as error:
+            raise LedgerNotReadyError(
+                "The PostgreSQL driver is missing: pip install 'airflow-provider-relay[postgres]'."
+            ) from error
+    raise LedgerNotReadyError(
+        f"The ledger runs on SQLite or PostgreSQL, not on {backend!r}: see relay_ledger."
+    )
+
+
+def _create_sqlite(url: URL) -> Engine:
+    if url.database and url.database != ":memory:":
+        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # SQLAlchemy's begin event below starts transactions
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")  # a committed hand-off survives a power cut
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A deferred transaction that turns into a writer fails at once with "database is locked" when
+        # another wrote in between; an immediate one waits its turn.
+        write = connection.get_execution_options().get(_WRITE, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+    return engine
+
+
+@dataclass(frozen=True)
+class Tx:
+    """One transaction on the ledger."""
+
+    conn: Connection
+    ledger_id: str
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.conn.dialect.name == "sqlite"
+
+
+@contextmanager
+def connected(url: str, *, write: bool) -> Iterator[Connection]:
+    """A connection inside one transaction: committed at the end of the block, rolled back by an exception.
+
+    :raises LedgerNotReadyError: the database cannot be reached, or the schema is missing.
+    """
+    engine = engine_for(url)
+    try:
+        with engine.connect() as raw:
+            conn = raw.execution_options(**{_WRITE: write})
+            with conn.begin():
+                yield conn
+    except OperationalError as error:
+        raise LedgerNotReadyError(
+            f"The ledger {safe_url(url)} did not answer: {_first_line(error)}"
+        ) from error
+    except DBAPIError as error:
+        if _missing_table(error):
+            raise LedgerNotReadyError(
+                f"The ledger {safe_url(url)} has no tables yet: run `airflow relay init`."
+            ) from error
+        raise
+
+
+def _missing_table(error: DBAPIError) -> bool:
+    text = str(error.orig)
+    return "no such table" in text or type(error.orig).__name__ == "UndefinedTable"
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().splitlines()[0]
+
+
+def safe_url(url: str) -> str:
+    """The URL without its password, for messages."""
+    return make_url(url).render_as_string(hide_password=True)

@@ -1,0 +1,109 @@
+"""Stage results and item payloads: small ones in the ledger, large ones as objects beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from sqlalchemy import delete, insert, select
+
+from airflow_relay.core.naming import slug
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.errors import BadItemError
+from airflow_relay.ledger.schema import results
+from airflow_relay.ledger.types import dump
+
+INLINE_LIMIT: Final = 64 * 1024
+"""Bytes of JSON that stay in the ledger."""
+
+PAYLOAD: Final = ""
+"""The stage name under which an item's payload is kept."""
+
+
+class ObjectStore(Protocol):
+    """Where large values go; the Airflow ring gives one on an ObjectStoragePath."""
+
+    def write(self, name: str, data: bytes) -> str:
+        """Store ``data`` and return the reference to read it by."""
+
+    def read(self, ref: str) -> bytes:
+        """Return what was stored under ``ref``."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A value ready to be written: made before the transaction, so that no upload happens inside one."""
+
+    value: Any
+    ref: str | None
+    size: int
+
+
+def prepare(value: Any, *, objects: ObjectStore, pipeline: str, key: str, what: str) -> Stored:
+    """Encode a value; one above :data:`INLINE_LIMIT` is uploaded now and only its reference stays.
+
+    :raises BadItemError: the value is not JSON.
+    """
+    try:
+        data = dump(value).encode()
+    except (TypeError, ValueError) as error:
+        raise BadItemError(f"{what} of item {key!r} is not JSON: {error}. Return plain values.") from error
+    if len(data) <= INLINE_LIMIT:
+        return Stored(value=value, ref=None, size=len(data))
+    name = f"{pipeline}/{slug(key)}/{slug(what)}.json"
+    return Stored(value=None, ref=objects.write(name, data), size=len(data))
+
+
+def put(
+    tx: Tx,
+    item_id: int,
+    *,
+    stage: str,
+    visit: int,
+    stored: Stored,
+    now: datetime,
+    outcome: str | None = None,
+) -> None:
+    """Write or replace the result of a stage visit."""
+    where = (results.c.item_id == item_id) & (results.c.stage == stage) & (results.c.visit == visit)
+    tx.conn.execute(delete(results).where(where))
+    tx.conn.execute(
+        insert(results).values(
+            item_id=item_id,
+            stage=stage,
+            visit=visit,
+            outcome=outcome,
+            value=stored.value,
+            ref=stored.ref,
+            size=stored.size,
+            at=now,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A stage's result; ``value`` is ``None`` and ``ref`` set while a large one has not been fetched."""
+
+    stage: str
+    visit: int
+    outcome: str | None
+    value: Any
+    ref: str | None
+    size: int
+    at: datetime
+
+
+def of_item(tx: Tx, item_id: int) -> list[Result]:
+    """Payload and results, oldest first."""
+    rows = tx.conn.execute(select(results).where(results.c.item_id == item_id).order_by(results.c.id))
+    return [Result(r.stage, r.visit, r.outcome, r.value, r.ref, r.size, r.at) for r in rows]
+
+
+def latest(found: list[Result], objects: ObjectStore) -> Mapping[str, Any]:
+    """Stage → value of its latest visit, large ones fetched; the payload under :data:`PAYLOAD`."""
+    by_stage = {r.stage: r for r in sorted(found, key=lambda r: r.visit)}
+    return {s: r.value if r.ref is None else json.loads(objects.read(r.ref)) for s, r in by_stage.items()}

@@ -1,0 +1,179 @@
+"""Run rows: one grant each. They hold the slots, and tell when the run was asked for, started and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import delete, func, insert, select, update
+
+from airflow_relay.core import naming
+from airflow_relay.core.item import Change, Item, Run
+from airflow_relay.core.pipeline import Pipeline
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY, EventKind, ItemState, RunResult, RunState
+from airflow_relay.ledger import codec, items
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.schema import runs, slots
+
+RESEND_AFTER: Final = timedelta(seconds=60)
+"""An unconfirmed grant is sent again by whoever comes by after this; sending twice starts one run."""
+
+
+def grant(tx: Tx, item: Item, *, now: datetime) -> tuple[Item, Run]:
+    """Give the item its right to run its stage: epoch, run row, slots and event, all or nothing."""
+    epoch = item.epoch + 1
+    row = {
+        "item_id": item.id,
+        "pipeline": item.pipeline,
+        "stage": item.stage,
+        "visit": item.visit,
+        "epoch": epoch,
+        "dag_id": item.dag_id,
+        "run_id": naming.run_id(item.pipeline, item.stage, item.key, epoch),
+        "ledger_id": tx.ledger_id,
+        "state": RunState.OPEN,
+        "klass": item.klass,
+        "clear_number": 0,
+        "attempt": item.attempts,
+        "ready_since": item.ready_since,
+        "granted_at": now,
+        # The grant is sent right behind this transaction; until RESEND_AFTER nobody else tries.
+        "sent_at": now,
+    }
+    run = codec.run_from(tx.conn.execute(insert(runs).values(**row).returning(runs)).one())
+    take_slots(tx, run.id, item.keys)
+    change = Change(
+        kind=EventKind.GRANTED,
+        at=now,
+        text=f"Granted {item.stage} (grant {epoch})",
+        set={"state": ItemState.GRANTED, "epoch": epoch, "ready_since": None, "not_before": None},
+        detail={"run_id": run.run_id, "dag_id": run.dag_id},
+        run=run.id,
+    )
+    return items.perform(tx, item, change), run
+
+
+def take_slots(tx: Tx, run: int, keys: Sequence[str]) -> None:
+    """One unit of each key, and one of ``airflow.runs``."""
+    tx.conn.execute(insert(slots), [{"run": run, "key": k} for k in (AIRFLOW_RUNS_KEY, *keys)])
+
+
+def free_slots(tx: Tx, run: int) -> None:
+    tx.conn.execute(delete(slots).where(slots.c.run == run))
+
+
+def usage(tx: Tx) -> dict[str, int]:
+    """Capacity key → units held."""
+    rows = tx.conn.execute(select(slots.c.key, func.count()).group_by(slots.c.key))
+    return {key: count for key, count in rows}  # noqa: C416 - rows are Row objects
+
+
+def held_keys(tx: Tx) -> list[tuple[str, ...]]:
+    """The keys of each run that holds slots, ``airflow.runs`` included."""
+    by_run: dict[int, list[str]] = {}
+    for run, key in tx.conn.execute(select(slots.c.run, slots.c.key)):
+        by_run.setdefault(run, []).append(key)
+    return [tuple(keys) for keys in by_run.values()]
+
+
+def find(tx: Tx, dag_id: str, run_id: str) -> Run | None:
+    """The run row of an Airflow run, or ``None`` when Relay did not grant it."""
+    row = tx.conn.execute(select(runs).where(runs.c.dag_id == dag_id, runs.c.run_id == run_id)).one_or_none()
+    return None if row is None else codec.run_from(row)
+
+
+def locked(tx: Tx, run: int) -> Run:
+    return codec.run_from(tx.conn.execute(select(runs).where(runs.c.id == run).with_for_update()).one())
+
+
+def newest(tx: Tx, item_id: int) -> Run | None:
+    """The item's run with the highest epoch."""
+    query = select(runs).where(runs.c.item_id == item_id).order_by(runs.c.epoch.desc()).limit(1)
+    row = tx.conn.execute(query).one_or_none()
+    return None if row is None else codec.run_from(row)
+
+
+def of_item(tx: Tx, item_id: int) -> list[Run]:
+    """All runs of an item, oldest first."""
+    query = select(runs).where(runs.c.item_id == item_id).order_by(runs.c.id)
+    return [codec.run_from(r) for r in tx.conn.execute(query)]
+
+
+def open_runs(tx: Tx) -> list[Run]:
+    """Runs that hold slots, oldest first."""
+    query = select(runs).where(runs.c.state == RunState.OPEN).order_by(runs.c.granted_at)
+    return [codec.run_from(r) for r in tx.conn.execute(query)]
+
+
+def change(tx: Tx, run: int, **values: Any) -> None:
+    tx.conn.execute(update(runs).where(runs.c.id == run).values(**values))
+
+
+def confirm(tx: Tx, run_ids: Collection[int], now: datetime) -> None:
+    """Airflow has these runs."""
+    if run_ids:
+        tx.conn.execute(
+            update(runs)
+            .where(runs.c.id.in_(list(run_ids)), runs.c.confirmed_at.is_(None))
+            .values(confirmed_at=now)
+        )
+
+
+def claim_unconfirmed(tx: Tx, now: datetime, *, older_than: timedelta = RESEND_AFTER) -> list[Run]:
+    """Grants whose sender seems lost. Marked as sent now, so that two senders rarely work on one."""
+    query = (
+        select(runs)
+        .where(
+            runs.c.state == RunState.OPEN,
+            runs.c.confirmed_at.is_(None),
+            runs.c.sent_at <= now - older_than,
+        )
+        .order_by(runs.c.id)
+        .limit(100)
+    )
+    found = [codec.run_from(r) for r in tx.conn.execute(query)]
+    if found:
+        tx.conn.execute(update(runs).where(runs.c.id.in_([r.id for r in found])).values(sent_at=now))
+    return found
+
+
+def start(tx: Tx, item: Item, run: Run, pipeline: Pipeline, now: datetime) -> None:
+    """The run's first guarded task begins: the item runs, and the clock of the stage's timeout with it."""
+    timeout = pipeline.stage(run.stage).timeout if pipeline.has_stage(run.stage) else None
+    change(
+        tx,
+        run.id,
+        started_at=now,
+        confirmed_at=run.confirmed_at or now,
+        deadline=None if timeout is None else now + timeout,
+    )
+    waited = (now - run.granted_at).total_seconds()
+    items.perform(
+        tx,
+        item,
+        Change(
+            kind=EventKind.STARTED,
+            at=now,
+            text=f"{run.stage} started, {waited:.1f} s after its grant",
+            set={"state": ItemState.RUNNING},
+            detail={"trigger_latency_s": round(waited, 3)},
+            run=run.id,
+        ),
+    )
+
+
+def close(tx: Tx, run: Run, *, result: RunResult, now: datetime, **values: Any) -> None:
+    """End the grant and free its slots."""
+    change(tx, run.id, state=RunState.CLOSED, result=result, closed_at=now, **values)
+    free_slots(tx, run.id)
+
+
+def supersede(tx: Tx, item_id: int, *, by: Run, now: datetime) -> list[Run]:
+    """Take the right to move the item from every other open run of it; their slots are free."""
+    query = select(runs).where(runs.c.item_id == item_id, runs.c.state == RunState.OPEN, runs.c.id != by.id)
+    others = [codec.run_from(r) for r in tx.conn.execute(query)]
+    for other in others:
+        change(tx, other.id, state=RunState.SUPERSEDED, superseded_by=by.id, closed_at=now)
+        free_slots(tx, other.id)
+    return others

@@ -1,0 +1,279 @@
+"""The ledger as the rings above use it: one method a use, each one short transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+
+from airflow_relay.core.guard import GuardAction
+from airflow_relay.core.item import Item, Run
+from airflow_relay.core.lifecycle import Completion
+from airflow_relay.core.pipeline import Pipeline
+from airflow_relay.core.snapshot import Conditions
+from airflow_relay.ledger import (
+    closing,
+    declarations,
+    dispatching,
+    guarding,
+    items,
+    migrate,
+    registering,
+    results,
+    runs,
+)
+from airflow_relay.ledger.closing import Closed
+from airflow_relay.ledger.engine import Tx, connected, safe_url
+from airflow_relay.ledger.errors import LedgerNotReadyError
+from airflow_relay.ledger.guarding import Guarded
+from airflow_relay.ledger.registering import NewItem, Registered
+from airflow_relay.ledger.results import ObjectStore, Stored
+from airflow_relay.ledger.schema import meta
+
+
+@dataclass(frozen=True)
+class HandedOff:
+    """What a hand-off did: the closed run, and the grants to send now."""
+
+    closed: Closed
+    grants: tuple[Run, ...]
+
+
+class Ledger:
+    """One ledger, by its SQLAlchemy URL.
+
+    :param url: SQLite or PostgreSQL.
+    :param objects: where results above 64 KB go.
+    """
+
+    def __init__(self, url: str, objects: ObjectStore) -> None:
+        self.url = url
+        self.objects = objects
+        self._identity: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Ledger({safe_url(self.url)})"
+
+    @property
+    def ledger_id(self) -> str:
+        """The identity that each run row carries.
+
+        :raises LedgerNotReadyError: the ledger does not answer or has no tables.
+        """
+        if self._identity is None:
+            with connected(self.url, write=False) as conn:
+                found = conn.execute(select(meta.c.value).where(meta.c.name == "ledger_id")).scalar()
+            if found is None:
+                raise LedgerNotReadyError(f"{self!r} has no identity: run `airflow relay init`.")
+            self._identity = found
+        return self._identity
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        """A transaction that only reads; it blocks nobody."""
+        ledger_id = self.ledger_id
+        with connected(self.url, write=False) as conn:
+            yield Tx(conn, ledger_id)
+
+    @contextmanager
+    def write(self) -> Iterator[Tx]:
+        """A short transaction that writes. No HTTP call, no upload inside."""
+        ledger_id = self.ledger_id
+        with connected(self.url, write=True) as conn:
+            yield Tx(conn, ledger_id)
+
+    @contextmanager
+    def dispatcher(self) -> Iterator[Tx]:
+        """A writing transaction under the dispatcher's lock: around free, decide and grant."""
+        with self.write() as tx:
+            dispatching.lock(tx)
+            yield tx
+
+    def init(self) -> str:
+        """Create or upgrade the schema; returns the ledger's identity."""
+        self._identity = migrate.upgrade(self.url)
+        return self._identity
+
+    def intake(
+        self, pipeline: Pipeline, found: Sequence[Any], conditions: Conditions, now: datetime
+    ) -> tuple[Registered, list[Run]]:
+        """Register what an intake found and dispatch, in one transaction.
+
+        :param found: keys, mappings with ``key``, or :class:`NewItem` values.
+        :raises BadItemError: names the field; nothing was registered.
+        """
+        new = [NewItem.from_any(value) for value in found]
+        prepared = [(n, self.prepare(n.payload, pipeline.name, n.key, "payload")) for n in new]
+        with self.dispatcher() as tx:
+            declarations.declare(tx, pipeline, now)
+            registered = registering.register(tx, pipeline, prepared, now)
+            registering.record_intake(
+                tx, pipeline.name, now, registered=len(registered.new), known=len(registered.known)
+            )
+            return registered, dispatching.run_dispatch(tx, conditions, now)
+
+    def prepare(self, value: Any, pipeline: str, key: str, what: str) -> Stored:
+        """Encode a value for the ledger, uploading a large one before any transaction."""
+        return results.prepare(value, objects=self.objects, pipeline=pipeline, key=key, what=what)
+
+    def dispatch(self, conditions: Conditions, now: datetime) -> list[Run]:
+        """Grant what may run now; returns the grants to send."""
+        with self.dispatcher() as tx:
+            return dispatching.run_dispatch(tx, conditions, now)
+
+    def hand_off(
+        self,
+        run: Run,
+        *,
+        pipeline: Pipeline,
+        completion: Completion,
+        stored: Stored | None,
+        clear_number: int | None,
+        conditions: Conditions,
+        now: datetime,
+    ) -> HandedOff:
+        """Close the run, free its slots, move its item, dispatch: one transaction, once per grant."""
+        with self.dispatcher() as tx:
+            declarations.declare(tx, pipeline, now)
+            closed = closing.close_run(
+                tx,
+                run.id,
+                pipeline=pipeline,
+                completion=completion,
+                stored=stored,
+                clear_number=clear_number,
+                now=now,
+            )
+            return HandedOff(closed, tuple(dispatching.run_dispatch(tx, conditions, now)))
+
+    def find_run(self, dag_id: str, run_id: str) -> Run | None:
+        """The grant behind an Airflow run."""
+        with self.read() as tx:
+            return runs.find(tx, dag_id, run_id)
+
+    def unconfirmed(self, now: datetime) -> list[Run]:
+        """Grants whose sender seems lost; the caller sends them."""
+        with self.write() as tx:
+            return runs.claim_unconfirmed(tx, now)
+
+    def confirm(self, run_ids: Collection[int], now: datetime) -> None:
+        """Airflow has these runs."""
+        with self.write() as tx:
+            runs.confirm(tx, run_ids, now)
+
+    def ask_guard(
+        self,
+        *,
+        dag_id: str,
+        run_id: str,
+        clear_number: int,
+        pipeline: Pipeline,
+        is_entry_dag: bool,
+        named_ledger: str | None,
+        now: datetime,
+    ) -> Guarded:
+        """May a task of this run work? Reopening is left to :meth:`reopen`; a first start is recorded."""
+
+        def decide(tx: Tx) -> Guarded:
+            return guarding.decide(
+                tx,
+                dag_id=dag_id,
+                run_id=run_id,
+                clear_number=clear_number,
+                is_entry_dag=is_entry_dag,
+                named_ledger=named_ledger,
+                now=now,
+            )
+
+        with self.read() as tx:
+            guarded = decide(tx)
+        if not _changes_something(guarded):
+            return guarded
+        with self.write() as tx:
+            guarded = _locked(tx, decide)
+            if guarded.decision.action in _REOPENS:
+                return guarded
+            return guarding.perform(
+                tx, guarded, pipeline=pipeline, clear_number=clear_number, limits={}, now=now
+            )
+
+    def reopen(
+        self,
+        *,
+        dag_id: str,
+        run_id: str,
+        clear_number: int,
+        pipeline: Pipeline,
+        conditions: Conditions,
+        now: datetime,
+    ) -> Guarded:
+        """Open a closed run after a clear: it takes its slots, or ``has_slots`` is false and it waits."""
+        with self.dispatcher() as tx:
+            declarations.declare(tx, pipeline, now)
+            guarded = guarding.decide(
+                tx,
+                dag_id=dag_id,
+                run_id=run_id,
+                clear_number=clear_number,
+                is_entry_dag=False,
+                named_ledger=None,
+                now=now,
+            )
+            limits = dispatching.effective_limits(declarations.load_all(tx), conditions)
+            return guarding.perform(
+                tx, guarded, pipeline=pipeline, clear_number=clear_number, limits=limits, now=now
+            )
+
+    def adopt(
+        self,
+        *,
+        pipeline: Pipeline,
+        key: str,
+        stage: str,
+        dag_id: str,
+        run_id: str,
+        clear_number: int,
+        conditions: Conditions,
+        now: datetime,
+    ) -> tuple[Item, Run] | None:
+        """Bind a run started by hand to an item; ``None`` while there is no free slot."""
+        with self.dispatcher() as tx:
+            declarations.declare(tx, pipeline, now)
+            limits = dispatching.effective_limits(declarations.load_all(tx), conditions)
+            return registering.adopt(
+                tx,
+                pipeline,
+                key=key,
+                stage=stage,
+                dag_id=dag_id,
+                run_id=run_id,
+                clear_number=clear_number,
+                limits=limits,
+                now=now,
+            )
+
+
+_REOPENS = frozenset({GuardAction.REOPEN, GuardAction.REWIND})
+
+
+def _changes_something(guarded: Guarded) -> bool:
+    """Whether the read decision has to be decided again under locks. Reopening waits for its own call."""
+    decision, run = guarded.decision, guarded.run
+    if run is None or decision.action in _REOPENS:
+        return False
+    if decision.action is GuardAction.GO_ON and run.started_at is None:
+        return True
+    return decision.record_clear
+
+
+def _locked(tx: Tx, decide: Any) -> Guarded:
+    """Decide on locked rows."""
+    guarded: Guarded = decide(tx)
+    if guarded.item is not None:
+        items.locked(tx, guarded.item.id)
+        guarded = decide(tx)
+    return guarded
