@@ -184,9 +184,9 @@ class Http202Protocol(AgentProtocol):
                 return resolve(location, reply.url)
             # Only the form can be judged here; the origin is compared when the call is made (urls.join).
             resolve(location, location if "://" in location else "http://unknown.invalid/")
-            return location
         except InvalidRequest as e:
             raise rejected(reply, f"the server points to an address that is not followed: {e}") from e
+        return location
 
     def _monitor(self, ref: JobRef) -> str:
         known = ref.extra.get("result") or ref.extra.get("location")
