@@ -148,7 +148,9 @@ def summary(decisions: Iterable[Decision]) -> str:
     """One sentence for people: scanned, done, and why the rest was left."""
     counts = Counter(decision.action for decision in decisions)
     parts = [f"{counts[action]} {_WORDS[action]}" for action in RecoveryAction if counts[action]]
-    return f"Scanned {counts.total()} items: {', '.join(parts) or 'nothing to do'}."
+    total = counts.total()
+    items = "item" if total == 1 else "items"
+    return f"Scanned {total} {items}: {', '.join(parts) or 'nothing to do'}."
 
 
 _WORDS: Final[Mapping[RecoveryAction, str]] = {
