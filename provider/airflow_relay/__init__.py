@@ -1,3 +1,47 @@
-"""Relay: run Airflow pipelines of unpredictable length by completion."""
+"""Relay: run Airflow pipelines of unpredictable length by completion.
+
+The names below are the public interface of DAG files. They load on first use: importing the package alone
+costs nothing, and the pure rules in ``airflow_relay.core`` work without Airflow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "DISCARD": "core.pipeline",
+    "END": "core.pipeline",
+    "PERSON": "core.pipeline",
+    "AgentJobOperator": "operators.agent_job",
+    "NewItem": "ledger.registering",
+    "Pipeline": "core.pipeline",
+    "Stage": "core.pipeline",
+    "Window": "core.pipeline",
+    "current_item": "item_context",
+    "operations_dags": "dags.operations",
+    "stage": "dags.stage",
+}
+
+__all__ = [
+    "DISCARD",
+    "END",
+    "PERSON",
+    "AgentJobOperator",
+    "NewItem",
+    "Pipeline",
+    "Stage",
+    "Window",
+    "__version__",
+    "current_item",
+    "operations_dags",
+    "stage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'airflow_relay' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"airflow_relay.{_HOME[name]}"), name)

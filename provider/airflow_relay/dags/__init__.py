@@ -1,1 +1,1 @@
-
+"""Builders of DAGs: stages, and the operations DAGs."""

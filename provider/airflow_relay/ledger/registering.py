@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 
 from airflow_relay.core import lifecycle
 from airflow_relay.core.item import Change, Item, Run
@@ -19,6 +19,7 @@ from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.errors import BadItemError, StaleRunError
 from airflow_relay.ledger.results import PAYLOAD, Stored
 from airflow_relay.ledger.schema import intakes
+from airflow_relay.ledger.schema import items as item_table
 from airflow_relay.ledger.schema import runs as run_table
 
 
@@ -106,6 +107,24 @@ def record_intake(
             pipeline=pipeline, at=now, registered=registered, known=known, skipped_because=skipped_because
         )
     )
+
+
+def backpressure(tx: Tx, pipeline: Pipeline) -> str | None:
+    """Why new work would only pile up: the entry stage still holds items, or the pipeline is full."""
+    states = [ItemState.READY, *IN_FLIGHT]
+    query = (
+        select(item_table.c.stage, func.count())
+        .where(item_table.c.pipeline == pipeline.name, item_table.c.state.in_(states))
+        .group_by(item_table.c.stage)
+    )
+    by_stage: dict[str, int] = {stage: count for stage, count in tx.conn.execute(query)}  # noqa: C416
+    entry = pipeline.entry.name
+    if by_stage.get(entry, 0):
+        return f"{by_stage[entry]} items of an earlier intake are still in {entry}"
+    total = sum(by_stage.values())
+    if pipeline.max_in_progress is not None and total >= pipeline.max_in_progress:
+        return f"{total} items are in progress, the limit is {pipeline.max_in_progress}"
+    return None
 
 
 def adopt(

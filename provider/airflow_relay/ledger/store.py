@@ -116,6 +116,22 @@ class Ledger:
             )
             return registered, dispatching.run_dispatch(tx, conditions, now)
 
+    def register_one(self, pipeline: Pipeline, key: str, payload: Any, now: datetime) -> bool:
+        """Register an item that a person started by hand; returns whether it was new. No dispatch."""
+        new = NewItem(key=key, payload=payload)
+        stored = self.prepare(payload, pipeline.name, key, "payload")
+        with self.dispatcher() as tx:
+            declarations.declare(tx, pipeline, now)
+            return bool(registering.register(tx, pipeline, [(new, stored)], now).new)
+
+    def intake_must_wait(self, pipeline: Pipeline, now: datetime) -> str | None:
+        """Why the intake does nothing this time (counted), or ``None`` when it may work."""
+        with self.write() as tx:
+            reason = registering.backpressure(tx, pipeline)
+            if reason is not None:
+                registering.record_intake(tx, pipeline.name, now, skipped_because=reason)
+            return reason
+
     def prepare(self, value: Any, pipeline: str, key: str, what: str) -> Stored:
         """Encode a value for the ledger, uploading a large one before any transaction."""
         return results.prepare(value, objects=self.objects, pipeline=pipeline, key=key, what=what)

@@ -1,0 +1,84 @@
+"""Airflow internals without a public face, in one place; a contract test checks them against Airflow."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+
+
+class TargetDagError(RuntimeError):
+    """The DAG to trigger is missing or does not import. A retry helps once it is there."""
+
+
+def in_task_process() -> bool:
+    """Whether this process runs a task and may ask its supervisor."""
+    return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
+
+
+def trigger_dag_run(
+    *,
+    dag_id: str,
+    run_id: str,
+    conf: dict[str, Any],
+    note: str | None = None,
+    run_after: datetime | None = None,
+) -> bool:
+    """Start one DAG run from a task, with no logical date.
+
+    :return: false when a run with this very run id exists already.
+    :raises TargetDagError: the DAG is missing or has import errors; names it.
+    """
+    message = TriggerDagRun(
+        dag_id=dag_id, run_id=run_id, conf=conf, logical_date=None, run_after=run_after, note=note
+    )
+    try:
+        reply = task_runner.SUPERVISOR_COMMS.send(message)
+    except AirflowRuntimeError as error:
+        raise TargetDagError(_explain(dag_id, error.error)) from error
+    if not isinstance(reply, ErrorResponse):
+        return True
+    if reply.error is ErrorType.DAGRUN_ALREADY_EXISTS:
+        # Airflow says this of any unique violation. Without a logical date it can only be the run id.
+        return False
+    raise TargetDagError(_explain(dag_id, reply))
+
+
+def _explain(dag_id: str, error: ErrorResponse) -> str:
+    status = (error.detail or {}).get("status_code")
+    cure = "Deploy it, or fix its file; the grant is kept and sent again."
+    if status == 404:
+        return f"DAG {dag_id!r} does not exist. {cure}"
+    if status == 400:
+        return f"DAG {dag_id!r} cannot be triggered, probably because its file has import errors. {cure}"
+    return f"DAG {dag_id!r} could not be triggered ({error.error.value}: {error.detail}). {cure}"
+
+
+def is_dag_paused(dag_id: str) -> bool:
+    """Whether a DAG is paused; one that is missing is not (its trigger will say so)."""
+    try:
+        return bool(task_runner.RuntimeTaskInstance.get_dag(dag_id).is_paused)
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") == 404:
+            return False
+        raise
+
+
+def task_states(dag_id: str, run_ids: list[str]) -> dict[str, dict[str, Any]]:
+    """Run id → task → state, of the runs that Airflow has. Mapped tasks appear as ``<task_id>_<index>``."""
+    if not run_ids:  # an empty list would return every run of the DAG
+        return {}
+    return task_runner.RuntimeTaskInstance.get_task_states(dag_id, run_ids=run_ids)
+
+
+def dag_run_state(dag_id: str, run_id: str) -> str | None:
+    """The state of a run, or ``None`` when Airflow does not know it."""
+    try:
+        return task_runner.RuntimeTaskInstance.get_dagrun_state(dag_id, run_id)
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") == 404:
+            return None
+        raise

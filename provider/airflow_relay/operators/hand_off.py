@@ -1,0 +1,205 @@
+"""The one bookkeeping task of a stage: close the run, free its slots, record, dispatch, trigger."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from airflow.sdk import RetryPolicy
+from airflow.sdk.definitions.retry_policy import RetryDecision
+
+from airflow_relay import compat
+from airflow_relay.clock import utcnow
+from airflow_relay.core.item import Run
+from airflow_relay.core.lifecycle import Completion
+from airflow_relay.core.pipeline import End, Pipeline
+from airflow_relay.core.states import RunResult, RunState
+from airflow_relay.crash import CrashPoint, crash_point
+from airflow_relay.hooks.conditions import read_conditions
+from airflow_relay.hooks.ledger import get_ledger
+from airflow_relay.ledger import items
+from airflow_relay.ledger.errors import BadItemError
+from airflow_relay.ledger.results import Stored
+from airflow_relay.ledger.store import Ledger
+from airflow_relay.operators.guard import clear_number
+from airflow_relay.operators.trigger import RelayTrigger
+
+log: Final = logging.getLogger(__name__)
+
+HAND_OFF_TASK_ID: Final = "hand_off"
+SKIPPED_OUTCOME: Final = "skipped"
+"""The outcome of a router whose work was skipped; its route table may name it."""
+
+_FAILED_STATES: Final = frozenset({"failed", "upstream_failed"})
+_SKIPPED_STATES: Final = frozenset({"skipped", "removed"})
+
+
+class StageFailedError(RuntimeError):
+    """The stage's work failed. The hand-off is done; it fails so that the run stays failed in the UI."""
+
+
+class HandOffRetryPolicy(RetryPolicy):
+    """A failed stage is handed off: there is nothing to try again. Anything else is."""
+
+    def evaluate(
+        self,
+        exception: BaseException,
+        try_number: int,  # noqa: ARG002 - the base's signature
+        max_tries: int,  # noqa: ARG002 - the base's signature
+        context: Any = None,  # noqa: ARG002 - the base's signature
+    ) -> RetryDecision:
+        """Fail at once for a failed stage; otherwise the operator's own retries."""
+        if isinstance(exception, StageFailedError | BadItemError):
+            return RetryDecision.fail(reason=str(exception))
+        return RetryDecision.default()
+
+
+class HandOff(RelayTrigger):
+    """The teardown behind a stage's body. Idempotent: a second run of it finds the stage closed.
+
+    :param pipeline: the declaration; the ledger is told of it when it has changed.
+    :param stage: the stage's name.
+    :param work: task ids of the body, teardowns aside: one of them failed means the stage failed.
+    :param ends: those at the end: all of them skipped means the stage was skipped.
+    :param result_task_id: the task whose return value is the stage's result.
+    :param intake: of the entry stage: finds new work and returns items (see ``Ledger.intake``).
+    """
+
+    def __init__(
+        self,
+        *,
+        pipeline: Pipeline,
+        stage: str,
+        work: Collection[str],
+        ends: Collection[str],
+        result_task_id: str | None = None,
+        intake: Callable[[], Iterable[Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.pipeline = pipeline
+        self.stage = stage
+        self.work = tuple(work)
+        self.ends = tuple(ends)
+        self.result_task_id = result_task_id
+        self.intake = intake
+        kwargs.setdefault("retry_policy", HandOffRetryPolicy())
+        kwargs.setdefault("retries", 10)
+        kwargs.setdefault("retry_delay", timedelta(seconds=5))
+        kwargs.setdefault("retry_exponential_backoff", True)
+        kwargs.setdefault("max_retry_delay", timedelta(minutes=5))
+        super().__init__(trigger_dag_id=self._shown_target(), **kwargs)
+
+    def _shown_target(self) -> str:
+        declared = self.pipeline.stage(self.stage)
+        stages = [t for t in declared.routes.values() if not isinstance(t, End)]
+        return self.pipeline.dag_id(stages[0] if stages else self.stage)
+
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Hand off. Returns what happened, for a person who looks at the task's XCom.
+
+        :raises StageFailedError: the stage's work failed; everything is recorded before.
+        :raises TargetDagError: the next DAG is missing; everything is recorded and a retry sends again.
+        """
+        ledger, dag_run = get_ledger(), context["dag_run"]
+        run = ledger.find_run(dag_run.dag_id, dag_run.run_id)
+        if run is None:
+            return self._take_in(ledger, context)
+        states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
+        completion = self._completion(context, states)
+        text = "The run was closed before."
+        if run.state is RunState.OPEN:
+            text = self._close(ledger, context, run, completion)
+        else:
+            self.send(ledger, context, [])
+        log.info("%s", text)
+        if completion.result is RunResult.FAILED:
+            raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. {text}")
+        return {"item": run.item_id, "stage": run.stage, "grant": run.epoch, "text": text}
+
+    def _close(self, ledger: Ledger, context: Mapping[str, Any], run: Run, completion: Completion) -> str:
+        stored = self._result(ledger, context, run, completion)
+        now = utcnow()
+        targets = {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
+        conditions = read_conditions(ledger, now, targets=targets)
+        crash_point(CrashPoint.HAND_OFF_BEFORE_COMMIT)
+        done = ledger.hand_off(
+            run,
+            pipeline=self.pipeline,
+            completion=completion,
+            stored=stored,
+            clear_number=clear_number(context),
+            conditions=conditions,
+            now=now,
+        )
+        crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
+        self.send(ledger, context, done.grants)
+        return done.closed.text
+
+    def _completion(self, context: Mapping[str, Any], states: Mapping[str, Any]) -> Completion:
+        """What the body's task states and its return value say."""
+        failed = [t for t, state in _of(states, self.work) if state in _FAILED_STATES]
+        if failed:
+            return Completion(
+                RunResult.FAILED, error_reason=f"no error was reported; failed tasks: {', '.join(failed)}"
+            )
+        ends = [state for _, state in _of(states, self.ends)]
+        if ends and all(state in _SKIPPED_STATES for state in ends):
+            router = self.pipeline.stage(self.stage).is_router
+            return Completion(RunResult.SKIPPED, outcome=SKIPPED_OUTCOME if router else None)
+        router = self.pipeline.stage(self.stage).is_router
+        return Completion(RunResult.SUCCESS, outcome=outcome_of(self._returned(context)) if router else None)
+
+    def _returned(self, context: Mapping[str, Any]) -> Any:
+        if self.result_task_id is None:
+            return None
+        return context["ti"].xcom_pull(task_ids=self.result_task_id, key="return_value")
+
+    def _result(
+        self, ledger: Ledger, context: Mapping[str, Any], run: Run, completion: Completion
+    ) -> Stored | None:
+        if completion.result is not RunResult.SUCCESS or self.result_task_id is None:
+            return None
+        with ledger.read() as tx:
+            key = items.by_id(tx, run.item_id).key
+        name = f"{run.stage}.{run.visit}.{run.epoch}"
+        return ledger.prepare(self._returned(context), self.pipeline.name, key, name)
+
+    def _take_in(self, ledger: Ledger, context: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A run without an item: the entry stage's intake, or nothing to do."""
+        if self.intake is None or (context["dag_run"].conf or {}).get("item_id"):
+            return None
+        skipped = ledger.intake_must_wait(self.pipeline, utcnow())
+        if skipped is not None:
+            log.info("The intake does nothing: %s", skipped)
+            return {"skipped": skipped}
+        found = list(self.intake())
+        now = utcnow()
+        conditions = read_conditions(ledger, now, targets=[self.pipeline.dag_id(self.stage)])
+        registered, grants = ledger.intake(self.pipeline, found, conditions, now)
+        crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
+        log.info(
+            "%d new items, %d known, %d granted", len(registered.new), len(registered.known), len(grants)
+        )
+        self.send(ledger, context, grants)
+        return {"new": list(registered.new), "known": len(registered.known), "granted": len(grants)}
+
+
+def outcome_of(value: Any) -> str | None:
+    """The outcome in a stage's return value: the text itself, or the ``outcome`` of a mapping."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and isinstance(value.get("outcome"), str):
+        return str(value["outcome"])
+    return None
+
+
+def _of(states: Mapping[str, Any], task_ids: Collection[str]) -> list[tuple[str, str]]:
+    """(task, state) of these tasks; a mapped one appears as ``<task_id>_<index>``."""
+    wanted = set(task_ids)
+    return [
+        (name, str(state))
+        for name, state in states.items()
+        if name in wanted or (name.rpartition("_")[0] in wanted and name.rpartition("_")[2].isdigit())
+    ]

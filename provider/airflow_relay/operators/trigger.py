@@ -1,0 +1,113 @@
+"""Sending grants: one DAG run a grant, whatever is killed, repeated or delivered twice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
+from airflow_relay import compat
+from airflow_relay.clock import utcnow
+from airflow_relay.core.item import Change, Run
+from airflow_relay.core.states import EventKind
+from airflow_relay.crash import CrashPoint, crash_point
+from airflow_relay.hooks.conditions import read_conditions
+from airflow_relay.hooks.ledger import get_ledger
+from airflow_relay.ledger import items
+from airflow_relay.ledger.store import Ledger
+
+log: Final = logging.getLogger(__name__)
+
+
+def conf_of(run: Run, key: str) -> dict[str, Any]:
+    """What a run is told: ids only. Everything that may change is read from the ledger at run time."""
+    return {"item_id": key, "epoch": run.epoch, "ledger": run.ledger_id}
+
+
+def send_grants(ledger: Ledger, grants: Iterable[Run]) -> list[Run]:
+    """Trigger a DAG run for each grant, then confirm them.
+
+    A run that exists already under its own run id is confirmed like a new one.
+
+    :return: the grants sent.
+    :raises TargetDagError: at least one DAG is missing or broken. The others were sent all the same, and the
+        grant stays in the outbox.
+    """
+    grants = list(grants)
+    if not grants:
+        return []
+    with ledger.read() as tx:
+        keys = {g.item_id: items.by_id(tx, g.item_id).key for g in grants}
+    sent: list[Run] = []
+    failures: list[tuple[Run, compat.TargetDagError]] = []
+    for grant in grants:
+        key = keys[grant.item_id]
+        try:
+            new = compat.trigger_dag_run(
+                dag_id=grant.dag_id,
+                run_id=grant.run_id,
+                conf=conf_of(grant, key),
+                note=f"Relay: item **{_plain(key)}**, {grant.pipeline}.{grant.stage}, grant {grant.epoch}",
+            )
+        except compat.TargetDagError as error:
+            failures.append((grant, error))
+            continue
+        log.info("%s %s / %s", "Triggered" if new else "Found", grant.dag_id, grant.run_id)
+        sent.append(grant)
+    crash_point(CrashPoint.HAND_OFF_AFTER_TRIGGER)
+    if sent:
+        ledger.confirm([g.id for g in sent], utcnow())
+    if failures:
+        _tell(ledger, failures)
+    return sent
+
+
+def _plain(key: str) -> str:
+    """A key inside a Markdown note: nothing in it is markup."""
+    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+-.!|~" else c for c in key)
+
+
+def _tell(ledger: Ledger, failures: list[tuple[Run, compat.TargetDagError]]) -> None:
+    now = utcnow()
+    with ledger.write() as tx:
+        for grant, error in failures:
+            item = items.locked(tx, grant.item_id)
+            change = Change(kind=EventKind.NOTE, at=now, text=f"Hand-off failed: {error}", run=grant.id)
+            items.perform(tx, item, change)
+    raise failures[0][1]
+
+
+class RelayTrigger(TriggerDagRunOperator):
+    """Send the grants that no run is known for yet, and dispatch.
+
+    A :class:`TriggerDagRunOperator` in the UI (link to the triggered run, edge in the DAG graph), but with a
+    run per unconfirmed grant, run ids of the grants, and no logical date.
+
+    :param trigger_dag_id: the DAG that the graph shows as the target; grants name their own.
+    """
+
+    template_fields = ("trigger_dag_id",)
+
+    def __init__(self, *, trigger_dag_id: str, **kwargs: Any) -> None:
+        super().__init__(trigger_dag_id=trigger_dag_id, **kwargs)
+
+    def execute(self, context: Mapping[str, Any]) -> Any:
+        """Dispatch and send. Returns the number of grants sent."""
+        ledger, now = get_ledger(), utcnow()
+        grants = ledger.dispatch(read_conditions(ledger, now), now)
+        return len(self.send(ledger, context, grants))
+
+    def send(self, ledger: Ledger, context: Mapping[str, Any], grants: Iterable[Run]) -> list[Run]:
+        """Send these grants and those whose sender was lost, and leave the link for the UI.
+
+        :raises TargetDagError: see :func:`send_grants`.
+        """
+        grants = list(grants)
+        lost = [g for g in ledger.unconfirmed(utcnow()) if g.id not in {o.id for o in grants}]
+        sent = send_grants(ledger, [*grants, *lost])
+        own = next((g for g in sent if g.dag_id == self.trigger_dag_id), None)
+        if own is not None:
+            context["ti"].xcom_push(key="trigger_run_id", value=own.run_id)
+        return sent
