@@ -16,7 +16,9 @@ _INLINE = re.compile(
     r"|`(?P<label>[^`<]+?)\s*<(?P<url>https?://[^\s`>]+)>`__?"
     r"|`(?P<tick>[^`]+)`"
     r"|\*\*(?P<strong>[^*]+)\*\*"
-    r"|(?P<option>\[[a-z_]+\] [a-z]+(?:_[a-z0-9]+)+)"
+    r"|(?P<option>\[[a-z_]+\] [a-z]+(?:_[a-z0-9]+)*)"
+    r"|(?P<name>\b(?:[A-Za-z]\w*\.)*[A-Za-z][A-Za-z0-9]*_\w*[A-Za-z0-9]\b(?:\(\))?)"
+    r"|(?P<value>\b(?:True|False|None)\b)"
 )
 
 
@@ -49,6 +51,6 @@ def _element(match: re.Match[str]) -> Markup:
         return Markup('<a href="{}" rel="noopener">{}</a>').format(match["url"], match["label"])
     if match["strong"]:
         return Markup("<strong>{}</strong>").format(match["strong"])
-    code = match["code"] or match["tick"] or match["option"]
+    code = match["code"] or match["tick"] or match["option"] or match["name"] or match["value"]
     # A role names an object by its full path; its last part is what people read.
     return Markup("<code>{}</code>").format(code or match["role"].rsplit(".", 1)[-1])

@@ -58,6 +58,10 @@ class Sentence:
 
     text: str
     citations: tuple[int, ...]
+    subject: str = ""
+    """What the sentence is about: a setting, a metric, a class or its parameter."""
+    labelled: bool = False
+    """Show the subject in front: neither the heading, nor the sentence before, nor this one names it."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Page:
     question: str
     audience: str
     tags: tuple[str, ...]
-    summary: str
+    summary: tuple[Sentence, ...]
     sections: tuple[Section, ...]
     citations: tuple[Citation, ...]
     """Only those that a sentence refers to, in the order in which they first appear."""
@@ -106,29 +110,28 @@ def build_page(
     Raises `PageError` when a result is missing, when a draft is empty, and when a sentence cites a passage
     that research did not find.
     """
-    passages, draft, art, publishing = (
-        _result(results, stage, name)
-        for stage, name in (
-            ("research", "passages"),
-            ("write", "sections"),
-            ("art_direction", "svg"),
-            ("publish", "meta_description"),
-        )
-    )
-    sections, citations = _renumbered(draft["sections"], passages["passages"])
+    passages = _result(results, "research", "passages")["passages"]
+    written = _result(results, "write", "sections")
+    art = _result(results, "art_direction", "svg")
+    publishing = _result(results, "publish", "meta_description")
+    draft = publishing.get("draft") or written
+    numbers = _Numbers(passages)
     return Page(
         key=str(item["key"]),
         title=str(draft.get("title") or item["title"]),
         question=str(item["question"]),
         audience=str(item.get("audience", "")),
         tags=tuple(item.get("tags", ())),
-        summary=str(draft.get("summary", "")),
-        sections=sections,
-        citations=citations,
+        summary=numbers.sentences("", draft.get("summary", ())),
+        sections=tuple(
+            Section(section["heading"], numbers.sentences(section["heading"], section["sentences"]))
+            for section in draft["sections"]
+        ),
+        citations=numbers.citations,
         cover_svg=str(art["svg"]),
         cover_alt=str(art.get("alt") or ""),
         meta_description=str(publishing["meta_description"]),
-        reading_time_minutes=max(1, round(float(publishing.get("reading_time_minutes") or 1))),
+        reading_time_minutes=int(publishing.get("reading_minutes") or 1),
         stages=tuple(stages),
     )
 
@@ -145,7 +148,7 @@ def render_page(page: Page, *, stem: str, published_at: datetime, updated_at: da
         metrics=_cited(metric_at, page.citations),
         config_path=CONFIG_PATH,
         versions=_versions(page.citations),
-        backlinks=_backlinks(page.sections),
+        backlinks=_backlinks(page),
     )
 
 
@@ -172,6 +175,7 @@ def _environment() -> Environment:
         day=_day,
         moment=_moment,
         duration=duration,
+        points=_points,
         date=_iso,
     )
     return environment
@@ -184,25 +188,55 @@ def _result(results: Mapping[str, Mapping[str, Any]], stage: str, name: str) -> 
     return result
 
 
-def _renumbered(
-    sections: Sequence[Mapping[str, Any]], passages: Sequence[Mapping[str, Any]]
-) -> tuple[tuple[Section, ...], tuple[Citation, ...]]:
-    """Number the cited passages in the order in which a reader meets them, and leave out the others."""
-    order: dict[int, int] = {}
-    done = []
-    for section in sections:
-        sentences = []
-        for sentence in section["sentences"]:
-            for number in sentence["citations"]:
-                if not 1 <= number <= len(passages):
-                    raise PageError(f"the draft cites passage {number}, but research found {len(passages)}")
-                order.setdefault(number, len(order) + 1)
-            sentences.append(
-                Sentence(sentence["text"], tuple(order[number] for number in sentence["citations"]))
-            )
-        done.append(Section(section["heading"], tuple(sentences)))
-    cited = [passages[number - 1] for number in order]
-    return tuple(done), tuple(Citation(c["path"], c["line_start"], c["line_end"], c["quote"]) for c in cited)
+class _Numbers:
+    """Numbers the cited passages in the order in which a reader meets them, and leaves out the others."""
+
+    def __init__(self, passages: Sequence[Mapping[str, Any]]) -> None:
+        self._passages = passages
+        self._order: dict[int, int] = {}
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        cited = [self._passages[number - 1] for number in self._order]
+        return tuple(Citation(c["path"], int(c["line"]), int(c["end_line"]), c["quote"]) for c in cited)
+
+    def sentences(self, heading: str, drafted: Sequence[Mapping[str, Any]]) -> tuple[Sentence, ...]:
+        """The sentences of one section; each that changes the subject names the new one."""
+        found = []
+        before = heading
+        for sentence in drafted:
+            about = self._subject(sentence)
+            named = about in {"", before} or _short_name(about) in sentence["text"]
+            numbers = tuple(self._number(number) for number in sentence["citations"])
+            found.append(Sentence(sentence["text"], numbers, about, labelled=not named))
+            before = about or before
+        return tuple(found)
+
+    def _number(self, number: int) -> int:
+        if not 1 <= number <= len(self._passages):
+            raise PageError(f"the draft cites passage {number}, but research found {len(self._passages)}")
+        return self._order.setdefault(number, len(self._order) + 1)
+
+    def _subject(self, sentence: Mapping[str, Any]) -> str:
+        for number in sentence["citations"][:1]:
+            if 1 <= number <= len(self._passages):
+                return str(self._passages[number - 1].get("title", ""))
+        return ""
+
+
+def _short_name(title: str) -> str:
+    """The last part of a name, which a sentence may use alone: ``parallelism`` of ``[core] parallelism``."""
+    return (title.partition("] ")[2] or title).rstrip(")").rpartition("(")[2]
+
+
+def _points(sentences: Sequence[Sentence]) -> list[list[tuple[int, Sentence]]]:
+    """The sentences, numbered from 1, cut where the subject changes."""
+    points: list[list[tuple[int, Sentence]]] = []
+    for number, sentence in enumerate(sentences, start=1):
+        if not points or sentence.subject != points[-1][-1][1].subject:
+            points.append([])
+        points[-1].append((number, sentence))
+    return points
 
 
 def _cited(find: Any, citations: Sequence[Citation]) -> list[tuple[Setting | Metric, int]]:
@@ -227,11 +261,11 @@ def _version(name: str) -> str:
         return "(not installed here)"
 
 
-def _backlinks(sections: Sequence[Section]) -> dict[int, list[str]]:
-    """For each citation the ids of the references to it, as the template names them."""
+def _backlinks(page: Page) -> dict[int, list[str]]:
+    """For each citation the ids of the references to it, as the template names them; 0 is the summary."""
     links: dict[int, list[str]] = {}
-    for s, section in enumerate(sections, start=1):
-        for n, sentence in enumerate(section.sentences, start=1):
+    for s, sentences in enumerate([page.summary, *(section.sentences for section in page.sections)]):
+        for n, sentence in enumerate(sentences, start=1):
             for number in sentence.citations:
                 links.setdefault(number, []).append(f"ref-{s}-{n}-{number}")
     return links

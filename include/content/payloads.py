@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .evidence import as_evidence
 from .sources import find_sources
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class MissingResultError(LookupError):
     """A stage runs without the result that it builds on; the text names both stages."""
 
 
-def research_payload(item: Json, *, limit: int = 16) -> dict[str, Any]:
+def research_payload(item: Json, *, limit: int = 12) -> dict[str, Any]:
     """The question, the brief's background and the preselected sources."""
     sources = find_sources(item["question"], item["terms"], limit=limit)
     return {
@@ -36,21 +37,23 @@ def research_payload(item: Json, *, limit: int = 16) -> dict[str, Any]:
 
 
 def write_payload(item: Json, results: Results) -> dict[str, Any]:
-    """The passages to write from; after a review that sent the draft back, its feedback too."""
-    payload = {
+    """The passages to write from; after a review that sent a draft back, draft and feedback too."""
+    payload: dict[str, Any] = {
         "question": item["question"],
         "title": item["title"],
-        "passages": _of(results, "research", "write")["passages"],
+        "passages": _evidence(results, "write"),
     }
     feedback = results.get("self_review", {}).get("feedback")
-    return {**payload, "feedback": feedback} if feedback else payload
+    if feedback:
+        payload |= {"feedback": feedback, "draft": _of(results, "write", "write")}
+    return payload
 
 
 def self_review_payload(results: Results) -> dict[str, Any]:
     """The draft and the passages that its citations refer to."""
     return {
         "draft": _of(results, "write", "self_review"),
-        "passages": _of(results, "research", "self_review")["passages"],
+        "passages": _evidence(results, "self_review"),
     }
 
 
@@ -78,7 +81,7 @@ def publish_payload(results: Results) -> dict[str, Any]:
 
 def draft_text(draft: Json) -> str:
     """The draft as plain text, the way two drafts are compared: title, summary, headings and sentences."""
-    lines = [str(draft.get("title", "")), str(draft.get("summary", ""))]
+    lines = [str(draft.get("title", "")), *(str(sentence["text"]) for sentence in draft.get("summary", ()))]
     for section in draft.get("sections", ()):
         lines.append(str(section["heading"]))
         lines += [str(sentence["text"]) for sentence in section["sentences"]]
@@ -100,6 +103,10 @@ def instructions(stage: str) -> str:
     if stage not in STAGES:
         raise ValueError(f"there are no instructions for stage {stage!r}; stages are {', '.join(STAGES)}")
     return (Path(__file__).parent / "prompts" / f"{stage}.md").read_text(encoding="utf-8").strip()
+
+
+def _evidence(results: Results, needed_by: str) -> list[dict[str, Any]]:
+    return [as_evidence(passage) for passage in _of(results, "research", needed_by)["passages"]]
 
 
 def _of(results: Results, stage: str, needed_by: str) -> Json:

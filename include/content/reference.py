@@ -57,6 +57,8 @@ class Metric:
     name: str
     type: str
     """counter, gauge or timer"""
+    legacy_name: str
+    """The older name with variables in it, exported too while ``[metrics] legacy_names_on``; may be empty."""
     line_start: int
     line_end: int
     passage: Passage
@@ -150,6 +152,7 @@ def _metric(entry: yaml.MappingNode, lines: list[str]) -> Metric:
     return Metric(
         name=name,
         type=kind,
+        legacy_name=_plain(parts["legacy_name"], none="").strip("-"),
         line_start=entry.start_mark.line + 1,
         line_end=max(_last_line(value) for value in parts.values()) + 1,
         passage=Passage(

@@ -189,7 +189,7 @@ def _feed(records: list[Record], base_url: str) -> str:
         entry = ET.SubElement(channel, "item")
         _add(entry, "title", record.title)
         _add(entry, "link", f"{base_url}/{_PAGES}/{record.stem}.html")
-        _add(entry, "description", record.description)
+        _add(entry, "description", f"{record.question} {record.description}")
         for tag in record.tags:
             _add(entry, "category", tag)
         _add(entry, "guid", record.guid, isPermaLink="false")

@@ -32,9 +32,10 @@ _STOP_WORDS = frozenset(
 _WEIGHTS = {PassageKind.SETTING: 1.25, PassageKind.METRIC: 0.9, PassageKind.DOCSTRING: 1.0}
 _PUBLIC = ("apache-airflow-task-sdk/airflow/sdk/bases", "apache-airflow-task-sdk/airflow/sdk/definitions")
 _INTERNAL_WEIGHT = 0.6
-_TITLE_BONUS = 6.0
+_NAMED_BONUS = 1.0  # as much as the best relevance: what the brief names is in, whatever else is found
 _PER_DOCUMENT_ENTRY = 3
-_LEAST_SHARE_OF_BEST = 0.25
+_ENOUGH = 6  # with so many sources, only what the brief names is worth more
+_LEAST_SCORE = 0.5  # of the best relevance, which is 1
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Source:
 
 
 def find_sources(
-    question: str, terms: Sequence[str] = (), *, limit: int = 24, max_characters: int = 24_000
+    question: str, terms: Sequence[str] = (), *, limit: int = 12, max_characters: int = 12_000
 ) -> list[Source]:
     """The passages that are nearest to a question, best first.
 
@@ -73,7 +74,8 @@ def find_sources(
     taken: dict[tuple[str, str], int] = {}
     for score, passage in ranked:
         entry = (passage.path, passage.title.split("(")[0])
-        if score < ranked[0][0] * _LEAST_SHARE_OF_BEST or len(chosen) == limit:
+        least = _NAMED_BONUS if len(chosen) >= _ENOUGH else _LEAST_SCORE
+        if score < least or len(chosen) == limit:
             break
         if len(passage.text) > room or taken.get(entry, 0) >= _PER_DOCUMENT_ENTRY:
             continue
@@ -101,14 +103,24 @@ def _scores(passages: Sequence[Passage], question: str, terms: Sequence[str]) ->
 
     # The title counts twice: it names what the passage is about.
     index = BM25Plus([_words(f"{p.title} {p.title} {p.text}") for p in passages])
-    query = _words(question) + [word for term in terms for word in _words(term)] * 2
+    # Each word once, however many terms share it: five names with "max" must not make it the topic.
+    scores = index.get_scores(
+        list(dict.fromkeys(_words(question) + [w for term in terms for w in _words(term)]))
+    )
     # BM25Plus gives every document a floor per query word; only what lies above it tells passages apart.
-    floor = min(scores) if len(scores := index.get_scores(query)) else 0.0
-    named = [" ".join(_words(term)) for term in terms]
+    floor, best = float(min(scores)), float(max(scores))
+    named = [words for term in terms if (words := _words(term))]
     for passage, score in zip(passages, scores, strict=True):
-        title = " ".join(_words(passage.title))
-        bonus = _TITLE_BONUS * sum(term in title for term in named if term)
-        yield (float(score) - float(floor) + bonus) * _weight(passage)
+        relevance = (float(score) - floor) / (best - floor) if best > floor else 0.0
+        yield relevance * _weight(passage) + (_NAMED_BONUS if _is_named(passage.title, named) else 0.0)
+
+
+def _is_named(title: str, terms: Sequence[Sequence[str]]) -> bool:
+    """Whether a term is the name that stands in the title: all of it, or a part of several words."""
+    whole, name = " ".join(_words(title)), " ".join(_words(title.partition("] ")[2]))
+    return any(
+        " ".join(term) in {whole, name} or (len(term) > 1 and " ".join(term) in whole) for term in terms
+    )
 
 
 def _weight(passage: Passage) -> float:

@@ -24,9 +24,10 @@ def passage_of(section: str, option: str) -> dict:
     line = setting.description_line
     return {
         "source_id": f"{CONFIG_PATH}:{line}",
+        "title": setting.name,
         "path": CONFIG_PATH,
-        "line_start": line,
-        "line_end": line,
+        "line": line,
+        "end_line": line,
         "quote": setting.description[0].strip(),
         "score": 1.0,
     }
@@ -62,24 +63,27 @@ def results() -> dict:
         passage_of("scheduler", "task_queued_timeout"),
         passage_of("scheduler", "task_queued_timeout_check_interval"),
     ]
+    summary = [{"text": "A queued task is given up after ten minutes.", "citations": [2]}]
     sentences = [
         {"text": "A task can be queued for a limited time.", "citations": [2]},
         {"text": "The scheduler looks for such tasks, see ``[core] parallelism``.", "citations": [2, 1]},
     ]
+    draft = {
+        "title": "Tasks that stay queued",
+        "question": "Why does a task stay queued?",
+        "summary": summary,
+        "sections": [{"heading": "How long", "sentences": sentences}],
+    }
     return {
         "research": {"passages": passages, "key_terms": ["queued"]},
-        "write": {
-            "title": "Tasks that stay queued",
-            "summary": "A queued task is given up after ten minutes.",
-            "sections": [{"heading": "How long", "sentences": sentences}],
-        },
-        "self_review": {"verdict": "accept", "feedback": "", "readability": 60.0},
+        "write": draft,
+        "self_review": {"verdict": "ok", "feedback": [], "readability": {"flesch_reading_ease": 60.0}},
         "dedup_check": {"verdict": "unique", "similarity": 0.1, "nearest": None},
         "art_direction": {"svg": SVG, "alt": "A dark rectangle"},
         "publish": {
+            "draft": draft,
             "meta_description": "How long a task stays queued.",
-            "slug": "q",
-            "reading_time_minutes": 1,
+            "reading_minutes": 1,
         },
     }
 

@@ -27,8 +27,30 @@ def problems(file):
 
 def test_citations_are_numbered_in_the_order_of_reading_and_unused_ones_left_out(page, results):
     passages = results["research"]["passages"]
-    assert [c.line_start for c in page.citations] == [passages[1]["line_start"], passages[0]["line_start"]]
+    assert [c.line_start for c in page.citations] == [passages[1]["line"], passages[0]["line"]]
     assert [s.citations for s in page.sections[0].sentences] == [(1,), (1, 2)]
+
+
+def test_a_sentence_is_labelled_when_nothing_before_it_names_its_subject(page):
+    assert [s.labelled for s in page.summary] == [True]
+    assert [s.labelled for s in page.sections[0].sentences] == [True, False]
+    assert page.summary[0].subject == "[scheduler] task_queued_timeout"
+
+
+def test_a_sentence_under_its_own_heading_or_with_its_own_name_needs_no_label(item, results):
+    section = results["write"]["sections"][0]
+    section["heading"] = "[scheduler] task_queued_timeout"
+    assert not build_page(item, results).sections[0].sentences[0].labelled
+    section["heading"] = "Other"
+    section["sentences"][0]["text"] = "The setting task_queued_timeout limits it."
+    assert not build_page(item, results).sections[0].sentences[0].labelled
+
+
+def test_the_polished_draft_is_what_is_published(item, results):
+    results["publish"]["draft"] = {**results["write"], "title": "Polished"}
+    assert build_page(item, results).title == "Polished"
+    del results["publish"]["draft"]
+    assert build_page(item, results).title == "Tasks that stay queued"
 
 
 def test_a_published_page_has_no_problems(published, output):
@@ -52,14 +74,16 @@ def test_markup_in_any_field_is_shown_and_not_run(item, results, output, now):
         item[field] = ATTACK
     item |= {"key": ATTACK, "tags": [ATTACK]}
     draft = results["write"]
-    draft |= {"title": ATTACK, "summary": ATTACK}
+    draft["title"] = ATTACK
+    draft["summary"][0]["text"] = ATTACK
     draft["sections"][0]["heading"] = ATTACK
     draft["sections"][0]["sentences"][0]["text"] = (
         ATTACK + f" ``{ATTACK}`` **{ATTACK}** `x <https://a/{ATTACK}>`__"
     )
     results["publish"]["meta_description"] = ATTACK
     results["art_direction"]["alt"] = ATTACK
-    results["research"]["passages"][0]["quote"] = ATTACK
+    for name in ("quote", "path", "title"):
+        results["research"]["passages"][0][name] = ATTACK
     done = publish(build_page(item, results), output, now=now)
     for file in (done.page, done.index, done.feed):
         text = file.read_text(encoding="utf-8")
@@ -69,7 +93,7 @@ def test_markup_in_any_field_is_shown_and_not_run(item, results, output, now):
 
 
 def test_a_link_that_is_no_web_address_stays_text(item, results, output, now):
-    results["write"]["summary"] = "See `here <javascript:alert(1)>`__."
+    results["write"]["summary"][0]["text"] = "See `here <javascript:alert(1)>`__."
     text = publish(build_page(item, results), output, now=now).page.read_text(encoding="utf-8")
     assert 'href="javascript' not in text
 

@@ -21,26 +21,35 @@ def test_research_gets_question_brief_and_sources_that_can_be_cited():
         assert verify_citation(source["path"], source["line"], last, source["text"].split("\n")[0])
 
 
-def test_a_first_draft_is_written_without_and_a_second_with_feedback(item, results):
+def test_a_first_draft_is_written_without_and_a_second_with_feedback_and_draft(item, results):
     del results["self_review"]
-    assert "feedback" not in payloads.write_payload(item, results)
-    results["self_review"] = {"verdict": "revise", "feedback": "Cut sentence 2.", "readability": 10}
+    assert payloads.write_payload(item, results).keys() == {"question", "title", "passages"}
+    finding = {"code": "long_sentence", "message": "Cut it.", "sentence": "A task can be queued."}
+    results["self_review"] = {"verdict": "revise", "feedback": [finding]}
     payload = payloads.write_payload(item, results)
-    assert payload["feedback"] == "Cut sentence 2."
-    assert payload["passages"] == results["research"]["passages"]
+    assert payload["feedback"] == [finding]
+    assert payload["draft"] == results["write"]
 
 
 def test_each_later_stage_gets_the_draft(results):
     draft = results["write"]
-    assert payloads.self_review_payload(results) == {
-        "draft": draft,
-        "passages": results["research"]["passages"],
-    }
+    assert payloads.self_review_payload(results)["draft"] == draft
     assert payloads.art_direction_payload(results) == {"draft": draft}
     assert payloads.publish_payload(results) == {"draft": draft}
     compared = payloads.dedup_check_payload(results, [("other", draft)])
     assert compared["draft"] == draft
     assert compared["others"] == [{"key": "other", "text": payloads.draft_text(draft)}]
+
+
+def test_writer_and_reviewer_get_the_same_evidence(item, results):
+    evidence = payloads.self_review_payload(results)["passages"]
+    assert payloads.write_payload(item, results)["passages"] == evidence
+    parallelism = results["research"]["passages"][0]
+    assert parallelism["quote"].startswith("This defines the maximum number of task instances")
+    assert evidence[0]["quote"].startswith(
+        "The setting parallelism defines the maximum number of task instances"
+    )
+    assert {**evidence[0], "quote": ""} == {**parallelism, "quote": ""}
 
 
 def test_building_a_payload_changes_no_result(item, results):
