@@ -1,8 +1,8 @@
 """Turns whatever came back from an agent call into flat evidence: tokens, texts, statuses, headers.
 
-A token is a machine word with the name of the field that it stood in (`code=insufficient_quota`). Nesting, JSON in
-strings, Python reprs, event streams, HTML pages and exception chains are all opened here, so that the rules
-never have to know in which wrapping a word came.
+A token is a machine word with the name of the field that it stood in (`code=insufficient_quota`). The readers
+(`reader`, `exceptions`) open nesting, JSON in strings, Python reprs, event streams, HTML pages and exception
+chains, so that the rules never have to know in which wrapping a word came.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 _WORD_EDGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NON_WORD = re.compile(r"[^a-z0-9]+")
+
 
 class Token(NamedTuple):
     """A machine word of a reply."""
@@ -70,11 +71,21 @@ class Evidence:
         return " ".join(joined.translate(_PLAIN).split())
 
 
-_PLAIN = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "\u00a0": " ", "–": "-", "\u2011": "-"})
+_PLAIN = str.maketrans(
+    {
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u00a0": " ",
+        "\u2011": "-",
+        "\u2013": "-",
+    }
+)
 
 
 def gather_headers(found: Evidence, headers: Any) -> None:
-    """Adds HTTP headers: a mapping or a list of pairs; values may be bytes or lists. The first value of a name stays."""
+    """Adds HTTP headers: a mapping or pairs, values may be bytes or lists; the first of a name stays."""
     pairs = headers.items() if hasattr(headers, "items") else headers
     try:
         pairs = list(pairs)[:200]

@@ -11,13 +11,24 @@ from airflow_relay.core.errors.words import token_signal
 MAX_CHAIN = 12
 """Exceptions looked at along causes, contexts and groups."""
 
-_REPLY_FIELDS = ("body", "error", "errors", "message", "detail", "details", "reason", "type", "code", "json_body")
+_REPLY_FIELDS = (
+    "body",
+    "error",
+    "errors",
+    "message",
+    "detail",
+    "details",
+    "reason",
+    "type",
+    "code",
+    "json_body",
+)
 _STATUS_FIELDS = ("status_code", "status", "http_status", "code")
 _WAIT_FIELDS = ("retry_after", "retry_after_seconds", "retry_delay")
 
 
 def gather_exception(found: Evidence, error: BaseException) -> None:
-    """Adds an exception and its chain to `found`. It touches attributes only, reads no stream, and never raises."""
+    """Adds an exception and its chain to `found`. It reads attributes only, no stream, and never raises."""
     seen: set[int] = set()
     queue: list[tuple[BaseException, int]] = [(error, 0)]
     while queue and len(seen) < MAX_CHAIN:
@@ -31,7 +42,9 @@ def gather_exception(found: Evidence, error: BaseException) -> None:
 
 def _inner_errors(error: BaseException) -> list[BaseException]:
     inner = [error.__cause__ or (None if error.__suppress_context__ else error.__context__)]
-    inner += [_attribute(error, name) for name in ("original_exception", "orig", "reason", "__wrapped_exception__")]
+    inner += [
+        _attribute(error, name) for name in ("original_exception", "orig", "reason", "__wrapped_exception__")
+    ]
     group = _attribute(error, "exceptions")
     inner += list(group)[:5] if isinstance(group, (list, tuple)) else []
     # urllib3 and requests hand the cause over as an argument
@@ -55,7 +68,9 @@ def _gather_one(found: Evidence, error: BaseException, depth: int) -> None:
         if isinstance(status, int) and 400 <= status <= 599:
             found.statuses.append((depth, int(status)))
     found.hints.extend(
-        (field, value) for field in _WAIT_FIELDS if isinstance(value := _attribute(error, field), (int, float, str))
+        (field, value)
+        for field in _WAIT_FIELDS
+        if isinstance(value := _attribute(error, field), (int, float, str))
     )
     _gather_reply(found, _attribute(error, "response"), depth)
     gather_headers(found, _attribute(error, "headers") or {})
@@ -76,7 +91,7 @@ def _gather_reply(found: Evidence, reply: Any, depth: int) -> None:
 
 
 def _reply_body(reply: Any) -> Any:
-    """The body as far as it was read already: asking requests for `.content` of an open stream would do I/O."""
+    """The body as far as it was read: asking requests for `.content` of an open stream would do I/O."""
     if "_content" in getattr(reply, "__dict__", {}):
         content = reply.__dict__["_content"]
         return content if isinstance(content, (bytes, str)) else None
@@ -102,7 +117,7 @@ def _called(error: BaseException, field: str) -> Any:
     if callable(value) and field in ("code", "details") and hasattr(error, "trailing_metadata"):
         try:
             return value()
-        except Exception:  # noqa: BLE001  (a foreign object's method may raise anything; it then says nothing)
+        except Exception:  # noqa: BLE001  (a foreign object's method may raise anything)
             return None
     return value
 

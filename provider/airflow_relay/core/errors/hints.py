@@ -14,7 +14,8 @@ MAX_HINT = 32 * 86400.0
 """Seconds; a longer wait (a date read as a number, a year) is no hint but a mistake."""
 
 _UNITS = {
-    "milliseconds": 0.001, "millisecond": 0.001, "millis": 0.001, "msecs": 0.001, "msec": 0.001, "ms": 0.001, "毫秒": 0.001,
+    "milliseconds": 0.001, "millisecond": 0.001, "millis": 0.001, "msecs": 0.001, "msec": 0.001, "ms": 0.001,
+    "毫秒": 0.001,
     "microseconds": 1e-6, "µs": 1e-6, "us": 1e-6, "ns": 1e-9,
     "seconds": 1, "second": 1, "secs": 1, "sec": 1, "s": 1, "秒钟": 1, "秒": 1,
     "minutes": 60, "minute": 60, "mins": 60, "min": 60, "m": 60, "分钟": 60, "分": 60,
@@ -22,35 +23,51 @@ _UNITS = {
     "days": 86400, "day": 86400, "d": 86400, "天": 86400,
 }  # fmt: skip
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
-_PART = rf"\d{{1,12}}(?:\.\d{{1,12}})?\s?(?:{_UNIT})(?![a-z])(?=[^a-z]|$)|\d{{1,12}}(?:\.\d{{1,12}})?(?:{_UNIT})(?=\d)"
+_NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
+_PART = rf"{_NUMBER}\s?(?:{_UNIT})(?![a-z])|{_NUMBER}(?:{_UNIT})(?=\d)"
 _DURATION = rf"(?:(?:{_PART})[\s,]{{0,3}}(?:and\s)?){{1,5}}"
 _SPLIT = re.compile(rf"(\d{{1,12}}(?:\.\d{{1,12}})?)\s?({_UNIT})")
 _WHOLE = re.compile(rf"^{_DURATION}$")
 _CLOCK = re.compile(r"^(\d{1,3}):([0-5]\d):([0-5]\d)(?:\.\d+)?$")
 _LEAD = (
-    r"(?:try(?:ing)?(?:\sit|\syour\srequest|\sthis)?\sagain|\bretry(?:[ _-]?(?:after|delay|in))?|\bwait(?:ing)?|\bresets?|reset[ _-](?:after|in|at)"
-    r"|available(?:\sagain)?|resume|come\sback|refresh(?:es|ed)?|renews?|back\soff|resubmit|unblocked|lifted|cool\s?down|expected\sto\sbe\sready)"
+    r"(?:try(?:ing)?(?:\sit|\syour\srequest|\sthis)?\sagain|\bretry(?:[ _-]?(?:after|delay|in))?"
+    r"|\bwait(?:ing)?|\bresets?|reset[ _-](?:after|in|at)"
+    r"|available(?:\sagain)?|resume|come\sback|refresh(?:es|ed)?|renews?|back\soff|resubmit|unblocked"
+    r"|lifted|replenished|cool\s?down|expected\sto\sbe\sready)"
 )
 _BRIDGE = (
-    r"(?:[\s:=(\"'~]{1,3}(?:again|in|after|for|within|at|least|about|approximately|approx|around|another|the|next|is|it|your|request|requests|the\srequest"
+    r"(?:[\s:=(\"'~]{1,3}(?:again|in|after|for|within|at|least|about|approximately|approx|around|another|the"
+    r"|next|is|it|your|request|requests"
     r"|will|be|a|further|period|time|delay|seconds|of|limit|please|or|up|to)\b\.?){0,6}[\s:=(\"'~]{0,3}"
 )
 _SPOKEN = re.compile(rf"{_LEAD}{_BRIDGE}({_DURATION})")
-_BARE = re.compile(r"\bretry[ _-]?after(?:[ _-]?(?:s|sec|seconds))?[\s\"']{0,2}[:=]?[\s\"']{0,2}(\d{1,7}(?:\.\d{1,9})?)(?![\d:/.-]|\s?[a-z])")
-_BARE_MS = re.compile(r"\bretry[ _-]?after[ _-]?(?:ms|millis|milliseconds)[\s\"']{0,2}[:=]?[\s\"']{0,2}(\d{1,10}(?:\.\d{1,9})?)")
+_SPOKEN_CLOCK = re.compile(rf"{_LEAD}{_BRIDGE}(\d{{1,3}}:[0-5]\d:[0-5]\d)\b")
+_BARE = re.compile(
+    r"\bretry[ _-]?after(?:[ _-]?(?:s|sec|seconds))?[\s\"']{0,2}[:=]?[\s\"']{0,2}"
+    r"(\d{1,7}(?:\.\d{1,9})?)(?![\d:/.-]|\s?[a-z])"
+)
+_BARE_MS = re.compile(
+    r"\bretry[ _-]?after[ _-]?(?:ms|millis|milliseconds)[\s\"']{0,2}[:=]?[\s\"']{0,2}(\d{1,10}(?:\.\d{1,9})?)"
+)
 _BEFORE = re.compile(rf"({_DURATION})\s?(?:后|之后|以后)|\bwait\s({_DURATION})")
 _ONE = re.compile(r"\b(?:in|after|wait(?:\sfor)?)\s(?:a|an|one)\s(minute|second|hour)\b")
 
 _HEADERS_MS = ("retry-after-ms", "x-ms-retry-after-ms", "x-retry-after-ms", "x-amzn-retry-after-ms")
-_HEADERS = ("retry-after", "x-retry-after", "x-amzn-retry-after", "x-ratelimit-retry-after", "x-rate-limit-retry-after")
+_HEADERS = (
+    "retry-after",
+    "x-retry-after",
+    "x-amzn-retry-after",
+    "x-ratelimit-retry-after",
+    "x-rate-limit-retry-after",
+)
 
 
 def wait_hint(found: Evidence, *, now: datetime | None, limited: bool) -> float | None:
     """Seconds to wait, or None when the reply gives no usable hint.
 
-    `now` is used where the reply has a date but no Date header. `limited`: the failure is one of limits, so the
-    buckets' reset headers (which every reply carries) speak of it. Zero and positive values up to `MAX_HINT`
-    are taken; negative, NaN and absurd ones are refused and the next source is asked.
+    `now` is used where the reply has a date but no Date header. `limited`: the failure is one of limits, so
+    the buckets' reset headers (which every reply carries) speak of it. Zero and positive values up to
+    `MAX_HINT` are taken; negative, NaN and absurd ones are refused and the next source is asked.
     """
     moment = _http_date(found.headers.get("date", "")) or now
     sources = [
@@ -66,7 +83,9 @@ def wait_hint(found: Evidence, *, now: datetime | None, limited: bool) -> float 
 
 
 _MOMENT_FIELD = re.compile(r"(?:reset|resets|reset_time|_at|until)$|_at$")
-_WAITED_FIELD = re.compile(r"total|elapsed|max|timeout|attempt|wait_?time_?out|should|policy|wait_timeout|config|waited|enabled")
+_WAITED_FIELD = re.compile(
+    r"total|elapsed|max|timeout|attempt|wait_?time_?out|should|policy|wait_timeout|config|waited|enabled"
+)
 
 
 def _field_seconds(key: str, value: Any, moment: datetime | None) -> float | None:
@@ -136,6 +155,9 @@ def _text_seconds(prose: str) -> float | None:
         match = _SPOKEN.search(text) or _BEFORE.search(text)
         if match:
             return _sum(match[1] or match[2])
+        clock = _SPOKEN_CLOCK.search(text)
+        if clock:
+            return _seconds(clock[1], None)
         bare = _BARE.search(text)
         if bare:
             return float(bare[1])
@@ -145,7 +167,10 @@ def _text_seconds(prose: str) -> float | None:
     return None
 
 
-_BUCKET = re.compile(r"^(?:(?:anthropic|x|ms-azureml-model|x-ms)-)?rate-?limit-(?:(.{1,40})-)?(reset|remaining|limit)(?:-(.{1,40}))?$")
+_BUCKET = re.compile(
+    r"^(?:(?:anthropic|x|ms-azureml-model|x-ms)-)?rate-?limit-"
+    r"(?:(.{1,40})-)?(reset|remaining|limit)(?:-(.{1,40}))?$"
+)
 
 
 def _bucket_seconds(headers: dict[str, str], moment: datetime | None) -> float | None:

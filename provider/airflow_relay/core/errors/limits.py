@@ -1,4 +1,4 @@
-"""Tells limits apart: one that frees itself soon, one that money or a long window ends, one that never lets this through.
+"""Tells limits apart: one that soon frees itself, one that money or a long window ends, one below the request.
 
 All three come as 429 "rate limit exceeded" from one provider or another.
 """
@@ -19,11 +19,14 @@ LONG = 4 * 3600.0
 _LIMIT_AND_REQUEST = re.compile(r"limit:? (\d{1,12})\b.{0,60}?requested:? (\d{1,12})\b")
 _LIMIT_ZERO = re.compile(r"\b(?:limit|quota)(?:_?value)?['\"]?\s?[:=]\s?['\"]?0\b(?![.\d])")
 _LONG_WINDOW = re.compile(
-    r"(?:per|/|a|each|by|this) ?-?(?:day|week|month|日|天|月)\b|\b(?:daily|weekly|monthly)\b|per-day|\b(?:tpd|rpd)\b|每(?:天|日|月)|当日|今日"
+    r"(?:per|/|a|each|by|this) ?-?(?:day|week|month|日|天|月)\b|\b(?:daily|weekly|monthly)\b|per-day"
+    r"|\b(?:tpd|rpd)\b|每(?:天|日|月)|当日|今日"
 )
 _LIMIT_WORDS = re.compile(r"limit|quota|too many|exceed|reached|allow|用量|额度|次数|上限")
 _ROLLING = re.compile(r"rate[- ]limit (?:reached|exceeded)|on (?:tokens|requests) per")
-_QUOTA_PROSE = re.compile(r"exceeded your current quota|quota exceeded|insufficient_quota|exceeded .{0,30}quota|quota")
+_QUOTA_PROSE = re.compile(
+    r"exceeded your current quota|quota exceeded|insufficient_quota|exceeded .{0,30}quota|quota"
+)
 _SHORT_WINDOW = re.compile(r"per_?(?:minute|second)")
 
 
@@ -32,7 +35,9 @@ def limit_signals(found: Evidence, prose: str, status: int | None, wait: float |
     signals = []
     sizes = _LIMIT_AND_REQUEST.search(prose)
     if sizes and int(sizes[2]) > int(sizes[1]):
-        signals.append(Signal(C.CONTEXT_LENGTH, DECISIVE + 3, 0, f"requested {sizes[2]} of a limit of {sizes[1]}"))
+        signals.append(
+            Signal(C.CONTEXT_LENGTH, DECISIVE + 3, 0, f"requested {sizes[2]} of a limit of {sizes[1]}")
+        )
     codes = {token.word for token in found.tokens}
     if _LIMIT_ZERO.search(prose) and _LIMIT_WORDS.search(prose):
         signals.append(Signal(C.QUOTA_EXHAUSTED, DECISIVE + 2, 0, "a limit of 0"))

@@ -33,7 +33,7 @@ class NotALiteralError(ValueError):
 def read_literal(text: str, start: int) -> tuple[Any, int]:
     """Reads the object or list that begins at `text[start]`.
 
-    Returns the value (dict or list) and the position behind it. A literal that is cut off gives what was read.
+    Returns the value (dict or list) and the position behind it; a cut-off literal gives what was read.
     Raises NotALiteralError when the text there is not a literal.
     """
     return _Reader(text, start).container(0)
@@ -72,7 +72,9 @@ class _Reader:
                 continue
             key = self.value(depth + 1)
             self.skip_blank()
-            if self.peek() == "{" and isinstance(key, str):  # protobuf's text form: retry_delay { seconds: 28 }
+            if self.peek() == "{" and isinstance(
+                key, str
+            ):  # protobuf's text form: retry_delay { seconds: 28 }
                 result[key[:200]] = self.value(depth + 1)
                 continue
             if self.peek() not in (":", "="):
@@ -159,10 +161,9 @@ class _Reader:
 def _number_or_word(word: str) -> Any:
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
-    if len(word) < 30:
-        for convert in (int, float):
-            try:
-                return convert(word)
-            except ValueError:
-                continue
-    return word
+    if len(word) > 30 or not word[-1:].isdigit():
+        return word
+    try:
+        return float(word) if "." in word or "e" in word.lower() else int(word)
+    except ValueError:
+        return word

@@ -1,7 +1,8 @@
 """Rules for words: what error texts of all dialects say when no code says it.
 
-The patterns run over lower-case text with plain quotes and single blanks. Each has bounded repetition only, so a
-long text costs linear time. A phrase names a kind of failure, never one message. `seen` says where it was met.
+The patterns run over lower-case text with plain quotes and single blanks. They repeat within bounds only, so
+a long text costs linear time. A phrase names a kind of failure, never one message; `seen` says where it was
+met.
 """
 
 from __future__ import annotations
@@ -26,74 +27,384 @@ def _rule(error_class: C, weight: int, pattern: str, seen: str) -> PhraseRule:
 
 RULES: tuple[PhraseRule, ...] = (
     # Too large for ever.
-    _rule(C.CONTEXT_LENGTH, SPECIFIC + 6,
-          r"(?:maximum|max|model'?s?) context (?:length|window|size)|context (?:length|window|size|limit)s? (?:is |has been |was |of [\w ]{0,30})?(?:exceed|reach|too|is only|overflow|full)|exceeds? (?:the )?(?:[\w'.-]{1,30} ){0,5}context"
-          r"|context_?length_?exceeded|exceed\w{0,3} n_ctx|n_ctx|(?:prompt|input|message|request|conversation|text|content|query|document|payload|inputs?)s? (?:is|are|was|length is|tokens? is|size is)? ?(?:too (?:long|large|big)|longer than)"
-          r"|too (?:long|large) for (?:the |this |requested )?(?:requested )?model|input is too long|token (?:count|limit|length)s? ?(?:\(\d+\) )?(?:exceed|of \d+ exceed|is over|was exceeded|has been exceeded for)"
-          r"|(?:exceed\w{0,3}|over|above|larger than|greater than|more than) (?:the )?(?:[\w'-]{1,20} ){0,4}(?:max(?:imum)? |allowed |permitted |input |prompt |total )(?:[\w'-]{1,20} ){0,3}(?:tokens?|context|sequence|size|length|characters)"
-          r"|(?:tokens|length|size|characters) (?:must|should|has to|need to) (?:be (?:less|fewer|at most|smaller|under|<=?|shorter)|not exceed)|reduce the (?:length|size|amount|number) of (?:the |your )?(?:messages?|prompt|input|tokens|context|request|conversation)"
-          r"|`?inputs`? tokens \+ `?max_new_tokens`? must be|`?inputs`? must have less than|range of input length|maximum (?:allowed )?(?:number of )?(?:input )?(?:tokens|sequence length|prompt length|input length)|prompt (?:has|contains) \d+ tokens|(?:must|input) be reduced in order|requested tokens \(\d+\) exceed"
-          r"|(?:request|message|body|payload|entity|content|file|image|upload)s? (?:size |body |entity |length )?(?:too large|exceeds? the (?:maximum|limit|max|allowed)|is too large|exceeds? maximum|larger than max)|exceeds? the maximum size|too many (?:input )?tokens in|请求.{0,10}(?:过长|太长)|(?:prompt|上下文|输入|文本).{0,12}(?:超长|过长|太长|超出.{0,6}(?:长度|限制|最大))"
-          r"|trying to (?:submit|keep) (?:the first )?\d+ tokens|please (?:reduce|shorten|trim) (?:your |the )?(?:prompt|input|message|context|request)|message larger than max|reduce your message size",
-          "openai, anthropic, google, aws, vllm, llama.cpp, tgi, lm studio, dashscope; corpus ids *context*, *too-long*"),
+    _rule(
+        C.CONTEXT_LENGTH,
+        SPECIFIC + 6,
+        r"(?:maximum|max|model'?s?) context (?:length|window|size)|"
+        r"context (?:length|window|size|limit)s? (?:is |has been |was |of [\w ]{0,30})?(?:exceed|"
+        r"reach|too|is only|overflow|full)|exceeds? (?:the )?(?:[\w'.-]{1,30} ){0,5}context|"
+        r"context_?length_?exceeded|exceed\w{0,3} n_ctx|n_ctx|"
+        r"(?:prompt|input|message|request|conversation|text|content|query|document|"
+        r"payload|inputs?)s? (?:is|are|was|length is|tokens? is|size is)? ?(?:too "
+        r"(?:long|large|big)|longer than)|"
+        r"too (?:long|large) for (?:the |this |requested )?(?:requested )?model|input is too long|"
+        r"token (?:count|limit|length)s? ?(?:\(\d+\) )?(?:exceed|of \d+ exceed|"
+        r"is over|was exceeded|has been exceeded for)|"
+        r"(?:exceed\w{0,3}|over|above|larger than|greater than|more than) (?:the "
+        r")?(?:[\w'-]{1,20} ){0,4}(?:max(?:imum)? |allowed |permitted |input |"
+        r"prompt |total )(?:[\w'-]{1,20} ){0,3}(?:tokens?|context|sequence|size|length|characters)|"
+        r"(?:tokens|length|size|characters) (?:must|should|has to|need to) (?:be "
+        r"(?:less|fewer|at most|smaller|under|<=?|shorter)|not exceed)|"
+        r"`?inputs`? tokens \+ `?max_new_tokens`? must be|`?inputs`? must have less than|"
+        r"range of input length|"
+        r"maximum (?:allowed )?(?:number of (?:input |prompt )?tokens|input tokens|"
+        r"sequence length|prompt length|input length)|prompt (?:has|contains) \d+ tokens|"
+        r"(?:must|input) be reduced in order|requested tokens \(\d+\) exceed|"
+        r"(?:request|message|body|payload|entity|content|file|image|upload)s? "
+        r"(?:size |body |entity |length )?(?:too large|exceeds? the (?:maximum|"
+        r"limit|max|allowed)|is too large|exceeds? maximum|larger than max)|exceeds? the maximum size|"
+        r"too many (?:input )?tokens in|请求.{0,10}(?:过长|太长)|"
+        r"(?:prompt|上下文|输入|文本).{0,12}(?:超长|过长|太长|超出.{0,6}(?:长度|限制|最大))|"
+        r"trying to (?:submit|keep) (?:the first )?\d+ tokens|message larger than max|"
+        r"exceed\w{0,3} (?:the )?(?:[\w'-]{1,20} ){0,3}tokens? limit(?! per)|too many tokens: |"
+        r"tokens? (?:in the prompt |in your request |\d{1,9} )?(?:cannot|can't|"
+        r"must not|may not|can not) exceed",
+        "openai, anthropic, google, aws, vllm, llama.cpp, tgi, lm studio, dashscope; corpus ids "
+        "*context*, *too-long*",
+    ),
+    _rule(
+        C.CONTEXT_LENGTH,
+        PLAIN - 3,
+        r"reduce the (?:length|size|amount|number) of (?:the |your )?(?:messages?|"
+        r"prompt|input|tokens|context|request|conversation)|"
+        r"(?:try|use|using) (?:using )?a shorter (?:prompt|input)|"
+        r"please (?:reduce|shorten|trim) (?:your |the )?(?:prompt|input|message|context|request)|"
+        r"reduce your message size",
+        "advice that rate limits give too: anthropic 429 'reduce the prompt length ... or try again later'",
+    ),
+    _rule(
+        C.INVALID_REQUEST,
+        SPECIFIC + 16,
+        r"(?<!\+ )(?<!\+ `)max_(?:completion_|output_|new_)?tokens[`'\"]{0,2} "
+        r"?(?:\(\d{1,9}\) |or [`'\w]{1,30} )?(?:must be (?:less|at most|<=|in|"
+        r"between)|cannot exceed|can't exceed|is too large)(?!.{0,200}context length)",
+        "groq and databricks 400 on the answer's size, which is a setting and not the input",
+    ),
     # Policy and refusal.
-    _rule(C.CONTENT_POLICY, SPECIFIC + 4,
-          r"content (?:management |safety |usage |moderation |security )?(?:polic(?:y|ies)|filter)|content[- ]filter|usage (?:polic(?:y|ies)|guidelines)|(?:acceptable|safety|community|responsible ai|terms of use)[\w -]{0,12}(?:polic(?:y|ies)|guidelines|standards)|safety (?:system|filter|setting|reason|check|violation|guard|guideline)s?"
-          r"|(?:violat|against|not allowed by|contrary to|comply with|breach)\w{0,4} (?:of )?(?:\w{1,15}'?s? ){0,4}(?:polic(?:y|ies)|guidelines|content|rules|terms)(?! exceeded)|\bnsfw\b|(?:flagged|blocked|rejected|filtered|refused|stopped|withheld|censored) (?:by|due to|because of|for|as) (?:\w{1,15} ){0,5}(?:moderation|safety|content|policy|polic|guardrail|filter|violat|harm|sexual|violen|hate|risk|prohibited|cyber|biolog|sensitive|unsafe|inappropriate|copyright|recitation)"
-          r"|input was flagged|(?:prompt|input|output|content|request|image|text|message|response)s? (?:was|were|is|has been|have been|got|data )? ?(?:flagged|moderated|censored|blocked for|filtered)|(?:inappropriate|sensitive|harmful|unsafe|prohibited|explicit|offensive|disallowed|objectionable) (?:content|word|input|material|information|language|prompt)|content moderation|moderation (?:block|system|check|fail|endpoint)|(?:responsible ai|guardrail) (?:polic|interven|block)|prohibited_content|recitation|content violat|violative"
-          r"|may contain (?:inappropriate|sensitive|unsafe|harmful)|(?:person'?s likeness|real people|minors|public figure)s? (?:is|are)? ?not|copyright(?:ed)? (?:material|content|violation|restriction)|敏感|违规|不安全|内容安全|风控|审核(?:不|未|失)|违反|涉及.{0,6}内容|finish reason: safety|due to safety|blocked by (?:the )?(?:safety|content|policy|moderation|guardrail)|block(?:ed)?_?reason",
-          "azure, openai, google, aws, dashscope, replicate, openrouter, xai, stability; corpus ids *filter*, *safety*, *nsfw*"),
-    _rule(C.REFUSAL, SPECIFIC + 2,
-          r"\b(?:model|agent|assistant|claude|gpt|gemini|llm|it)\b (?:has |have )?(?:refused|declined) (?:to|the|this|your)|stop_reason['\"]?[ :=]{1,3}['\"]?refusal|finish_reason['\"]?[ :=]{1,3}['\"]?refusal|refusal (?:stop|message|content)|model refus|response was a refusal|refused to (?:answer|respond|generate|comply|produce|complete)|declined to (?:answer|respond|generate|complete)|task (?:was )?rejected by (?:the )?agent",
-          "docs.anthropic.com handle refusals; openai LengthFinish/Refusal errors of pydantic-ai and langchain"),
+    _rule(
+        C.CONTENT_POLICY,
+        SPECIFIC + 4,
+        r"content (?:management |safety |usage |moderation |security )?(?:polic(?:y|ies)|filter)|"
+        r"content[- ]filter|usage (?:polic(?:y|ies)|guidelines)|"
+        r"(?:acceptable|safety|community|responsible ai|terms of use)[\w -]{0,12}(?:polic(?:y|"
+        r"ies)|guidelines|standards)|"
+        r"safety (?:system|filter|setting|reason|check|violation|guard|guideline)s?|"
+        r"(?:violat|against|not allowed by|contrary to|comply with|breach)\w{0,4} "
+        r"(?:of )?(?:\w{1,15}'?s? ){0,4}(?:polic(?:y|ies)|guidelines|content|rules|"
+        r"terms)(?! exceeded)|\bnsfw\b|"
+        r"(?:flagged|blocked|rejected|filtered|refused|stopped|withheld|censored)"
+        r" (?:by|due to|because of|for|as) (?:\w{1,15} ){0,5}(?:moderation|safety|"
+        r"content|policy|polic|guardrail|filter|violat|harm|sexual|violen|hate|"
+        r"risk|prohibited|cyber|biolog|sensitive|unsafe|inappropriate|copyright|recitation)|"
+        r"input was flagged|(?:prompt|input|output|content|request|image|text|message|response)s? "
+        r"(?:was|were|is|has been|have been|got|data )? ?(?:flagged|moderated|"
+        r"censored|blocked for|filtered)|"
+        r"(?:inappropriate|sensitive|harmful|unsafe|prohibited|explicit|offensive|"
+        r"disallowed|objectionable) (?:content|word|input|material|information|language|prompt)|"
+        r"content moderation|moderation (?:block|system|check|fail|endpoint)|"
+        r"(?:responsible ai|guardrail) (?:polic|interven|block)|prohibited_content|recitation|"
+        r"content violat|violative|may contain (?:inappropriate|sensitive|unsafe|harmful)|"
+        r"(?:person'?s likeness|real people|minors|public figure)s? (?:is|are)? ?not|"
+        r"copyright(?:ed)? (?:material|content|violation|restriction)|"
+        r"敏感|违规|不安全|内容安全|风控|审核(?:不|未|失)|"
+        r"违反|涉及.{0,6}内容|finish reason: safety|due to safety|"
+        r"blocked by (?:the )?(?:safety|content|policy|moderation|guardrail)|block(?:ed)?_?reason",
+        "azure, openai, google, aws, dashscope, replicate, openrouter, xai, stability; corpus ids "
+        "*filter*, *safety*, *nsfw*",
+    ),
+    _rule(
+        C.REFUSAL,
+        SPECIFIC + 2,
+        r"\b(?:model|agent|assistant|claude|gpt|gemini|llm|it)\b (?:has |have "
+        r")?(?:refused|declined) (?:to|the|this|your)|stop_reason['\"]?[ :=]{1,3}['\"]?refusal|"
+        r"finish_reason['\"]?[ :=]{1,3}['\"]?refusal|refusal (?:stop|message|content)|model refus|"
+        r"response was a refusal|refused to (?:answer|respond|generate|comply|produce|complete)|"
+        r"declined to (?:answer|respond|generate|complete)|task (?:was )?rejected by (?:the )?agent",
+        "docs.anthropic.com handle refusals; openai LengthFinish/Refusal errors of pydantic-ai and langchain",
+    ),
     # Money and long windows.
-    _rule(C.QUOTA_EXHAUSTED, SPECIFIC + 2,
-          r"(?:insufficient|not enough|low|negative|zero|exhausted|no|out of|run out of|ran out of|lack of|inadequate|depleted|used up|used all|consumed all) (?:(?:your|the|account|api|available|remaining|prepaid|of|included|monthly|free|user|pre-paid) ){0,4}(?:credits?|balance|funds?|quota|tokens? quota|funding|credit balance|allowance)\b|(?:balance|credits?|funds|quota|allowance) (?:is|are|has been|have been|was|were)? ?(?:too low|insufficient|not enough|exhausted|depleted|used up|empty|negative|below|zero|run out|exceeded|expired|finished)"
-          r"|(?:billing|spend(?:ing)?|monthly|usage|budget|hard|plan|subscription|expense|cost) (?:hard |soft |spend(?:ing)? |usage |token |request )?(?:limit|cap|threshold|quota)s? (?:has been |was |is |of \S{1,20} )?(?:reached|exceeded|hit|exhausted)|(?:reached|exceeded|hit|exhausted|used up|over|crossed|surpassed|used all of|reaching|exceeding) (?:(?:your|the|its|their|of|this|my|current|specified|team|user|organization|workspace|account|api|plan'?s?|included|free) ){0,4}(?:(?:monthly|daily|weekly|billing|spend(?:ing)?|usage|subscription|credit|free|trial|session|5-hour|hourly) ){1,3}(?:[\w-]{1,15} ){0,2}(?:limit|cap|quota|allowance|credits?|budget|allotment|tier)"
-          r"|(?:exceeded|crossed|over) (?:your |the |its )?budget|budget (?:has been |was |limit )?(?:exceeded|exhausted|reached)|exceeded your current quota|you(?:'ve| have) (?:exceeded|reached|hit|exhausted|used up) your (?:[\w-]{1,20} ){0,4}(?:quota|usage limits?|credits?|allowance|message limit)|usage limits?\.? (?:has been |was )?(?:reached|exceeded|hit)?.{0,40}(?:regain|upgrade)|usage limit (?:has been )?reached|free (?:tier |trial |plan |usage |quota )(?:[\w ]{0,30})?(?:exhausted|expired|ended|has run out|is over|used up|exceeded|no longer)|trial (?:has |period |key |is )?(?:expired|ended|over)"
-          r"|(?:payment|top[- ]?up|recharge|billing|credit card|purchase|subscription) (?:is |method |details )?(?:required|needed|failed|overdue|missing|must)|please (?:top[- ]?up|recharge|add (?:more )?(?:credits?|funds)|buy|purchase|pay|upgrade your plan|add a payment|set up billing|enable billing)|add credits at|(?:requires? more|need more|purchase (?:more )?|buy (?:more )?) ?credits|can only afford|account (?:is |has )?(?:suspended|frozen|restricted|disabled|locked)?.{0,30}(?:insufficient|balance|past invoices|unpaid|overdue|arrears|payment)|(?:in|is in) arrears|account is in good standing|past due|unpaid invoice|overdue"
-          r"|欠费|余额不足|余额.{0,6}(?:不足|耗尽|用完)|(?:额度|配额|套餐|流量|次数).{0,8}(?:不足|用完|用尽|耗尽|已满|超限|用光)|充值|欠款|资源包|insufficient balance|billing_not_active|not active, please check your billing|billing (?:is )?not (?:enabled|active)|spend limit|spending cap|usage cap|quota (?:has been )?(?:exhausted|used up|depleted)|exceeded your (?:gpu|included|monthly|pro) (?:quota|credits|included)|monthly included credits",
-          "openai, anthropic, deepseek, moonshot, zhipu, dashscope, xai, openrouter, litellm, huggingface; corpus ids *balance*, *budget*"),
+    _rule(
+        C.QUOTA_EXHAUSTED,
+        SPECIFIC + 2,
+        r"(?:insufficient|not enough|low|negative|zero|exhausted|no|out of|run "
+        r"out of|ran out of|lack of|inadequate|depleted|used up|used all|consumed "
+        r"all) (?:(?:your|the|account|api|available|remaining|prepaid|of|included|"
+        r"monthly|free|user|pre-paid|call|volume|request|compute|gpu|token|daily)"
+        r" ){0,4}(?:credits?|balance|funds?|quota|tokens? quota|funding|credit balance|allowance)\b|"
+        r"(?:balance|credits?|funds|quota|allowance) (?:is|are|has been|have been|"
+        r"was|were)? ?(?:too low|insufficient|not enough|exhausted|depleted|used "
+        r"up|empty|negative|below|zero|run out|exceeded|expired|finished)|"
+        r"(?:billing|spend(?:ing)?|monthly|usage|budget|hard|plan|subscription|"
+        r"expense|cost) (?:hard |soft |spend(?:ing)? |usage |token |request )?(?:limit|"
+        r"cap|threshold|quota)s? (?:has been |was |is |of \S{1,20} )?(?:reached|"
+        r"exceeded|hit|exhausted)|"
+        r"(?:reached|exceeded|hit|exhausted|used up|over|crossed|surpassed|used "
+        r"all of|reaching|exceeding) (?:(?:your|the|its|their|of|this|my|current|"
+        r"specified|team|user|organization|workspace|account|api|plan'?s?|included|"
+        r"free) ){0,4}(?:(?:monthly|daily|weekly|billing|spend(?:ing)?|usage|subscription|"
+        r"credit|free|trial|session|5-hour|hourly) ){1,3}(?:[\w-]{1,15} ){0,2}(?:limit|"
+        r"cap|quota|allowance|credits?|budget|allotment|tier)|"
+        r"(?:exceeded|crossed|over) (?:your |the |its )?budget|"
+        r"budget (?:has been |was |limit )?(?:exceeded|exhausted|reached)|exceeded your current quota|"
+        r"you(?:'ve| have) (?:exceeded|reached|hit|exhausted|used up) your (?:[\w-]{1,20} "
+        r"){0,4}(?:quota|usage limits?|credits?|allowance|message limit)|"
+        r"usage limits?\.? (?:has been |was )?(?:reached|exceeded|hit)?.{0,40}(?:regain|upgrade)|"
+        r"usage limit (?:has been )?reached|"
+        r"free (?:tier |trial |plan |usage |quota )(?:[\w ]{0,30})?(?:exhausted|"
+        r"expired|ended|has run out|is over|used up|exceeded|no longer)|"
+        r"trial (?:has |period |key |is )?(?:expired|ended|over)|"
+        r"(?:payment|top[- ]?up|recharge|billing|credit card|purchase|subscription)"
+        r" (?:is |method |details )?(?:required|needed|failed|overdue|missing|must)|"
+        r"please (?:top[- ]?up|recharge|add (?:more )?(?:credits?|funds)|buy|purchase|"
+        r"pay|upgrade your plan|add a payment|set up billing|enable billing)|add credits at|"
+        r"(?:requires? more|need more|purchase (?:more )?|buy (?:more )?) ?credits|can only afford|"
+        r"account (?:is |has )?(?:suspended|frozen|restricted|disabled|locked)?.{0,30}(?:insufficient|"
+        r"balance|past invoices|unpaid|overdue|arrears|payment)|(?:in|is in) arrears|"
+        r"account is in good standing|past due|unpaid invoice|overdue|"
+        r"欠费|余额不足|余额.{0,6}(?:不足|耗尽|用完)|"
+        r"(?:额度|配额|套餐|流量|次数).{0,8}(?:不足|用完|用尽|耗尽|已满|超限|用光)|充值|欠款|资源包|"
+        r"insufficient balance|"
+        r"billing_not_active|not active, please check your billing|"
+        r"billing (?:is )?not (?:enabled|active)|spend limit|spending cap|usage cap|"
+        r"quota (?:for [\w ]{1,40}?)?(?:has been |was |is )?(?:exhausted|used up|depleted|reached)|"
+        r"exceeded your (?:gpu|included|monthly|pro) (?:quota|credits|included)|"
+        r"monthly included credits",
+        "openai, anthropic, deepseek, moonshot, zhipu, dashscope, xai, openrouter, litellm, "
+        "huggingface; corpus ids *balance*, *budget*",
+    ),
     # Load.
-    _rule(C.OVERLOADED, SPECIFIC + 7, r"(?:high|peak|heavy|unusual) (?:demand|load)\b", "azure openai 'usage size allowed during peak load'"),
-    _rule(C.OVERLOADED, SPECIFIC - 2,
-          r"overload(?:ed|ing)?\b|(?:capacity|load) (?:has been |is |was |limit )?(?:exceeded|reached|exhausted|full|constrained|too high)|(?:no|not enough|insufficient|out of|at|over|lacks?|limited|lack of) (?:available |sufficient |spare |full |gpu |compute |server )?capacity|capacity (?:issues|constraints|limits|error|is limited|unavailable)|(?:high|heavy|peak|unusually high|excessive) (?:demand|load|traffic|usage|volume)|(?:server|service|system|model|engine|cluster|backend)s? (?:is |are )?(?:currently |too |temporarily |very )*busy|busy now|(?:model|endpoint|pipeline) [\w/.:-]{0,80} ?is (?:currently |still )?(?:loading|warming|starting|cold)|loading model|model (?:is )?(?:currently )?(?:loading|warming up|not ready|cold)|no healthy upstream"
-          r"|(?:no|all) (?:available |healthy )?(?:instances?|workers?|replicas?|servers?|providers?|backends?) (?:are |is )?(?:available|busy|unavailable|ready|currently)|queue (?:is )?full|max(?:imum)? (?:pending|queued|queue)|out of memory|too many people|服务.{0,6}(?:繁忙|过载)|系统.{0,4}(?:繁忙|过载)|(?:访问量|负载)过(?:大|高)|当前.{0,10}(?:繁忙|过载)|算力不足|insufficient system resource|server_overload|resource pressure|upstream.{0,20}(?:saturated|at capacity)|saturated|负载已饱和",
-          "openai, anthropic, google, mistral, moonshot, deepseek, huggingface inference api, ollama 'server busy', envoy"),
-    _rule(C.OVERLOADED, STATUS, r"(?:service|server|model|provider|endpoint|site|upstream|system) (?:is )?(?:currently |temporarily |momentarily )*(?:un|not )available|temporarily (?:un|not )available|unable to process your request|no deployments available|no available model provider|under maintenance|down for maintenance|please wait a moment|server unavailable|not ready|provider.{0,30}unavailable", "bedrock, openrouter, huggingface, litellm router"),
+    _rule(
+        C.OVERLOADED,
+        SPECIFIC + 7,
+        r"(?:high|peak|heavy|unusual) (?:demand|load)\b|reset reason: overflow",
+        "azure openai 'usage size allowed during peak load'",
+    ),
+    _rule(
+        C.OVERLOADED,
+        SPECIFIC - 2,
+        r"overload(?:ed|ing)?\b|(?:capacity|load) (?:has been |is |was |limit )?(?:exceeded|reached|"
+        r"exhausted|full|constrained|too high)|"
+        r"(?:no|not enough|insufficient|out of|at|over|lacks?|limited|lack of)"
+        r" (?:available |sufficient |spare |full |gpu |compute |server )?capacity|"
+        r"capacity (?:issues|constraints|limits|error|is limited|unavailable)|"
+        r"(?:high|heavy|peak|unusually high|excessive) (?:demand|load|traffic|usage|volume)|"
+        r"(?:server|service|system|model|engine|cluster|backend)s? (?:is |are "
+        r")?(?:currently |too |temporarily |very )*busy|busy now|"
+        r"(?:model|endpoint|pipeline) [\w/.:-]{0,80} ?is (?:currently |still )?(?:loading|"
+        r"warming|starting|cold)|loading model|"
+        r"model (?:is )?(?:currently )?(?:loading|warming up|not ready|cold)|no healthy upstream|"
+        r"(?:no|all) (?:available |healthy )?(?:instances?|workers?|replicas?|"
+        r"servers?|providers?|backends?) (?:are |is )?(?:available|busy|unavailable|ready|currently)|"
+        r"queue (?:is )?full|max(?:imum)? (?:pending|queued|queue)|out of memory|too many people|"
+        r"服务.{0,6}(?:繁忙|过载)|系统.{0,4}(?:繁忙|过载)|(?:访问量|负载)过(?:大|高)|当前.{0,10}(?:繁忙|过载)|算力不足|"
+        r"insufficient system resource|server_overload|resource pressure|"
+        r"upstream.{0,20}(?:saturated|at capacity)|saturated|负载已饱和",
+        "openai, anthropic, google, mistral, moonshot, deepseek, huggingface inference api, ollama "
+        "'server busy', envoy",
+    ),
+    _rule(
+        C.OVERLOADED,
+        STATUS,
+        r"(?:service|server|model|provider|endpoint|site|upstream|system) (?:is "
+        r")?(?:currently |temporarily |momentarily )*(?:un|not )available|"
+        r"temporarily (?:un|not )available|unable to process your request|no deployments available|"
+        r"no available model provider|under maintenance|down for maintenance|please wait a moment|"
+        r"server unavailable|not ready|provider.{0,30}unavailable",
+        "bedrock, openrouter, huggingface, litellm router",
+    ),
     # Limits of a short window.
-    _rule(C.RATE_LIMIT, PLAIN + 4,
-          r"rate[- _]?limit(?:ed|ing|s)?\b(?! (?:documentation|docs|increase))|too many (?:requests?|api (?:calls|requests)|calls|concurrent|connections|tokens, please|attempts|messages)|throttl(?:ed|ing)|(?:requests?|calls|queries|tokens|images|messages) ?(?:per|/|a) ?(?:minute|second|min|sec|hour)\b|max (?:organization )?(?:rpm|tpm|concurrency)|(?:requests?|concurrency|concurrent requests?|qps|rpm|tpm|throughput) (?:quota |limit |rate )?(?:has been |is |was )?(?:exceeded|reached|exceeds|too high)|exceed\w{0,3} (?:the )?(?:[\w-]{1,20} ){0,3}(?:concurrency|concurrent|throughput|request rate|call rate)|slow down|request limit (?:reached|exceeded)|request was throttled|resource(?:s)? (?:has been |have been |is |temporarily )?exhausted|\b(?:qps|tpm|rpm) limit|quota exceeded for (?:metric|aiplatform)|quota exceeded|并发|频率|限流|请求.{0,6}(?:过多|太多|频繁|上限)|速率|too frequent|cooldown|being rate|max requests|exceeded the (?:maximum )?number of (?:requests|calls)|accessed .{0,40}too (?:quickly|often)|limit for (?:requests|tokens)",
-          "openai, azure, anthropic, cohere, together, moonshot, dashscope, aws 'Too many requests', cloudflare 1015"),
+    _rule(
+        C.RATE_LIMIT,
+        PLAIN + 4,
+        r"rate[- _]?limit(?:ed|ing|s)?\b(?! (?:documentation|docs|increase))|"
+        r"too many (?:requests?|api (?:calls|requests)|calls|concurrent|connections|"
+        r"tokens, please|attempts|messages)|throttl(?:ed|ing)|"
+        r"(?:requests?|calls|queries|tokens|images|messages) ?(?:per|/|a) ?(?:minute|"
+        r"second|min|sec|hour)\b|max (?:organization )?(?:rpm|tpm|concurrency)|"
+        r"(?:requests?|concurrency|concurrent requests?|qps|rpm|tpm|throughput)"
+        r" (?:quota |limit |rate )?(?:has been |is |was )?(?:exceeded|reached|exceeds|too high)|"
+        r"exceed\w{0,3} (?:the )?(?:[\w-]{1,20} ){0,3}(?:concurrency|concurrent|"
+        r"throughput|request rate|call rate)|slow down|request limit (?:reached|exceeded)|"
+        r"request was throttled|resource(?:s)? (?:has been |have been |is |temporarily )?exhausted|"
+        r"\b(?:qps|tpm|rpm) limit|quota exceeded for (?:metric|aiplatform)|quota exceeded|并发|频率|限流|"
+        r"请求.{0,6}(?:过多|太多|频繁|上限)|速率|too frequent|cooldown|being rate|max requests|"
+        r"exceeded the (?:maximum )?number of (?:requests|calls)|"
+        r"accessed .{0,40}too (?:quickly|often)|limit for (?:requests|tokens)",
+        "openai, azure, anthropic, cohere, together, moonshot, dashscope, aws 'Too many requests', "
+        "cloudflare 1015",
+    ),
     # Credentials.
-    _rule(C.AUTH, SPECIFIC - 2,
-          r"(?:invalid|incorrect|missing|expired|revoked|wrong|bad|malformed|unrecognized|no|not a valid|unknown|disabled|illegal|empty|inactive) (?:or (?:missing|expired|invalid|inactive) )?(?:x-)?(?:(?:api|access|auth|authentication|authorization|subscription|bearer|security|jwt|secret|huggingface|user|session|oauth|client|openai|service account|license|the) ?)?[-_ ]?(?:key|token|credentials?|signature|authorization header|auth header|authentication)\b(?! (?:count|limit|id))|(?:api|access|auth)[-_ ]?(?:key|token)s? (?:is |was |has |are |provided |you provided |format |specified )*(?:not (?:valid|found|provided|set|exist|configured|correct|recognized|authorized)|invalid|incorrect|expired|missing|revoked|required|disabled|wrong|leaked|been (?:disabled|revoked|reported|deleted|blocked))"
-          r"|(?:could not|couldn't|cannot|failed to|unable to|did not|didn't|not) (?:resolve |validate |verify |be )?authenticat|authenticat\w{1,4} (?:fail|required|is required|error|invalid|parameter)|must (?:provide|be) (?:an? )?(?:api key|authenticat|logged|signed)|you didn't provide an api key|provide (?:a valid|an|your) api key|signature (?:expired|does ?n[o']t match|mismatch|we calculated)|security token|unable to locate credentials|credentials (?:were )?not (?:found|be found|provided)|reauthentication|log ?in (?:again|required|to)|jwt (?:is |verification |expired)|token (?:has )?expired|令牌|鉴权|认证失败|身份验证|密钥|未授权|无权"
-          r"|(?:country|region|location|territory)[\w, ]{0,30}(?:is |are )?(?:not supported|unsupported|not available|restricted|not allowed|forbidden)|not (?:supported|available) in your (?:country|region|location)|(?:organization|account|user|workspace|key)(?: [\w'-]{1,30})? (?:has been |is |was )(?:temporarily |currently )?(?:deactivated|disabled|banned|blocked|suspended|terminated|locked|not active|restricted)|you have been blocked|attention required|just a moment|verify you are (?:a )?human|checking your browser|enable javascript and cookies|access (?:has been |was |is )?blocked|banned your access|(?:not|isn't) authorized to|rbac: access denied|(?:does not|doesn't|do not|don't) have (?:the )?(?:required |necessary |sufficient |correct )?(?:permissions?|scopes?|access rights|authorization)|missing (?:the )?(?:\w{1,20} )?scope|insufficient (?:permission|scope|privilege|authentication)|ip (?:address )?(?:is )?(?:not |un)(?:allowed|authorized|whitelisted)|opt[- ]in|gated (?:repo|model)|must accept|terms of service must",
-          "openai, anthropic, google, aws, azure, huggingface, moonshot, groq WAF page, cloudflare; corpus ids *401*, *403*"),
-    _rule(C.AUTH, STATUS + 4, r"access (?:is |was )?(?:denied|forbidden)|permission[\w' ./-]{0,80} denied|permission denied|\bunauthori[sz]ed\b|\bforbidden\b|not allowed to (?:access|use|sample|call|perform)|request not allowed|authentication|unauthenticated|not permitted|no access to|restricted access|invalid username", "mistral, aws api gateway, openai"),
+    _rule(
+        C.AUTH,
+        SPECIFIC - 2,
+        r"(?:invalid|incorrect|missing|expired|revoked|wrong|bad|malformed|unrecognized|"
+        r"no|not a valid|unknown|disabled|illegal|empty|inactive) (?:or (?:missing|"
+        r"expired|invalid|inactive) )?(?:x-)?(?:(?:api|access|auth|authentication|"
+        r"authorization|subscription|bearer|security|jwt|secret|huggingface|user|"
+        r"session|oauth|client|openai|service account|license|the) ?)?[-_ ]?(?:key|"
+        r"token|credentials?|signature|authorization header|auth header|authentication)"
+        r"\b(?! (?:count|limit|id))|"
+        r"(?:api|access|auth)[-_ ]?(?:key|token)s? (?:is |was |has |are |provided "
+        r"|you provided |format |specified )*(?:not (?:valid|found|provided|set|"
+        r"exist|configured|correct|recognized|authorized)|invalid|incorrect|expired|"
+        r"missing|revoked|required|disabled|wrong|leaked|been (?:disabled|revoked|"
+        r"reported|deleted|blocked))|"
+        r"(?:could not|couldn't|cannot|failed to|unable to|did not|didn't|not)"
+        r" (?:resolve |validate |verify |be )?authenticat|"
+        r"authenticat\w{1,4} (?:fail|required|is required|error|invalid|parameter)|"
+        r"must (?:provide|be) (?:an? )?(?:api key|authenticat|logged|signed)|"
+        r"you didn't provide an api key|provide (?:a valid|an|your) api key|"
+        r"signature (?:expired|does ?n[o']t match|mismatch|we calculated)|security token|"
+        r"unable to locate credentials|credentials (?:were )?not (?:found|be found|provided)|"
+        r"reauthentication|log ?in (?:again|required|to)|jwt (?:is |verification |expired)|"
+        r"token (?:has )?expired|令牌|鉴权|认证失败|身份验证|密钥|未授权|无权|"
+        r"(?:country|region|location|territory)[\w, ]{0,30}(?:is |are )?(?:not "
+        r"supported|unsupported|not available|restricted|not allowed|forbidden)|"
+        r"not (?:supported|available) in your (?:country|region|location)|"
+        r"(?:organization|account|user|workspace|key)(?: [\w'-]{1,30})? (?:has "
+        r"been |is |was )(?:temporarily |currently )?(?:deactivated|disabled|banned|"
+        r"blocked|suspended|terminated|locked|not active|restricted)|you have been blocked|"
+        r"attention required|just a moment|verify you are (?:a )?human|checking your browser|"
+        r"enable javascript and cookies|access (?:has been |was |is )?blocked|banned your access|"
+        r"(?:not|isn't) authorized to|rbac: access denied|"
+        r"(?:does not|doesn't|do not|don't) have (?:the )?(?:required |necessary "
+        r"|sufficient |correct )?(?:permissions?|scopes?|access rights|authorization)|"
+        r"missing (?:the )?(?:\w{1,20} )?scope|"
+        r"insufficient (?:permission|scope|privilege|authentication)|"
+        r"ip (?:address )?(?:is )?(?:not |un)(?:allowed|authorized|whitelisted)|opt[- ]in|"
+        r"gated (?:repo|model)|must accept|terms of service must",
+        "openai, anthropic, google, aws, azure, huggingface, moonshot, groq WAF page, cloudflare; "
+        "corpus ids *401*, *403*",
+    ),
+    _rule(
+        C.AUTH,
+        STATUS + 4,
+        r"access (?:is |was )?(?:denied|forbidden)|permission[\w' ./-]{0,80} denied|permission denied|"
+        r"\bunauthori[sz]ed\b|\bforbidden\b|not allowed to (?:access|use|sample|call|perform)|"
+        r"request not allowed|authentication|unauthenticated|no access to|restricted access|"
+        r"invalid username",
+        "mistral, aws api gateway, openai",
+    ),
     # Missing things.
-    _rule(C.NOT_FOUND, SPECIFIC - 3,
-          r"(?:model|deployment|engine|endpoint|agent|assistant|task|thread|response|run|job|session|resource|project|function|entity|file|batch|pipeline|repository|version|route|publisher model|prediction|conversation)s?\b[\s:]{0,2}(?:with (?:id )?)?(?:['\"`][^'\"`]{1,200}['\"`]|[\w/.:@-]{1,120})?,? ?(?:for this resource |for account \S{1,50} |on this server |you requested |id )?(?:was |is |were |could |can |has |had |does |did |do |has been )?(?:not (?:be )?(?:found|exist|available for|deployed|hosted|been found|a valid model)|n't exist|doesn't exist|not exist|cannot be found|decommissioned|been (?:deprecated|decommissioned|removed|retired|shut down|deleted)|deprecated|retired|no longer (?:available|supported|exists|hosted)|unknown)|no (?:such|endpoints? found|model found|model named|route|matching|allowed providers)|unknown (?:model|agent|task|engine|deployment)|(?:does not|doesn't) have access to (?:the )?(?:model|it)|(?:model|deployment)[^.]{0,100}(?:not found|does not exist|do not have access|is not a valid model)|try pulling it|模型.{0,10}不存在|不存在|not a valid model id|invalid model(?: name| id|:)|model[\w ]{0,20} is not supported for account|end of (?:its )?life",
-          "openai, azure, vertex, ollama, groq, openrouter, nim, together; corpus ids *404*"),
-    _rule(C.NOT_FOUND, STATUS + 1, r"\bnot found\b|does not exist|doesn't exist|unknown url|cannot (?:get|post) /|no longer exists|not_found", "fastapi, express, go http"),
+    _rule(
+        C.NOT_FOUND,
+        SPECIFIC - 3,
+        r"(?:model|deployment|engine|endpoint|agent|assistant|task|thread|response|"
+        r"run|job|session|resource|project|function|entity|file|batch|pipeline|"
+        r"repository|version|route|publisher model|prediction|conversation)s?\b[\s:]{0,2}(?:with "
+        r"(?:id )?)?(?:['\"`][^'\"`]{1,200}['\"`]|[\w/.:@-]{1,120})?,? ?(?:for "
+        r"this resource |for account \S{1,50} |on this server |you requested |"
+        r"id )?(?:was |is |were |could |can |has |had |does |did |do |has been "
+        r")?(?:not (?:be )?(?:found|exist|available for|deployed|hosted|been found|"
+        r"a valid model)|n't exist|doesn't exist|not exist|cannot be found|decommissioned|"
+        r"been (?:deprecated|decommissioned|removed|retired|shut down|deleted)"
+        r"|deprecated|retired|no longer (?:available|supported|exists|hosted)|unknown)|"
+        r"no (?:such (?!host)|endpoints? found|model found|model named|route|matching|"
+        r"allowed providers)|unknown (?:model|agent|task|engine|deployment)|"
+        r"(?:does not|doesn't) have access to (?:the )?(?:model|it)|"
+        r"(?:model|deployment)[^.]{0,100}(?:not found|does not exist|do not have "
+        r"access|is not a valid model)|try pulling it|模型.{0,10}不存在|不存在|not a valid model id|"
+        r"invalid model(?: name| id|:)|model[\w ]{0,20} is not supported for account|"
+        r"end of (?:its )?life",
+        "openai, azure, vertex, ollama, groq, openrouter, nim, together; corpus ids *404*",
+    ),
+    _rule(
+        C.NOT_FOUND,
+        STATUS + 1,
+        r"\bnot found\b|does not exist|doesn't exist|unknown url|cannot (?:get|post) /|"
+        r"no longer exists|not_found",
+        "fastapi, express, go http",
+    ),
     # Time and wires.
-    _rule(C.TIMEOUT, PLAIN + 4,
-          r"timed? ?-?out\b(?! of)|deadline (?:was |has |is )?(?:expired|exceeded|elapsed)|deadline_exceeded|gateway time-?out|took too long|etimedout|read timeout(?!=)|request timeout|超时|time limit (?:exceeded|reached)|exceeded (?:the )?(?:maximum |time|timeout|30000)(?:execution |allowed )?(?:time|ms)|exceeded timeout|no response (?:was )?received within|did not (?:respond|complete|finish) (?:in time|within)|maximum execution time",
-          "httpx, requests, aiohttp, botocore, nginx, envoy 'upstream request timeout', aws api gateway"),
-    _rule(C.NETWORK, PLAIN + 1,
-          r"connection (?:was |has been |is |attempt )?(?:unexpectedly )?(?:refused|reset|aborted|closed|error|failed|failure|lost|broken|terminated|dropped|timed|interrupted|forcibly)|connect(?:ion)? error|cannot connect|can't connect|could not connect|couldn't connect|failed to (?:connect|establish)|unable to (?:connect|reach)|(?:name|host) (?:resolution|or service not known|lookup)|name or service not known|nodename nor servname|no such host|getaddrinfo|could not resolve|dns (?:error|resolution|lookup|failure)|network (?:is )?(?:unreachable|error|connection|issue|failure|down)|no route to host|host is down|broken pipe|peer closed|remote end closed|server disconnected|disconnected without|socket hang up|fetch failed|econn\w{3,8}|enotfound|eai_again|epipe|ssl(?:error|:|_|eof)|certificate (?:verify|has expired|verification)|tls (?:handshake|connection|alert)|handshake fail|unexpected eof|eof occurred|incomplete (?:chunked )?read|chunked|connection pool|max retries exceeded with url|error sending request|stream (?:disconnected|closed|ended|was reset|terminated)|premature close|other side closed|terminated unexpectedly mid-stream|upstream connect error|disconnect/reset before headers|dial tcp|error communicating with|network_error|websocket closed|origin is unreachable|proxy (?:error|connection)|tunnel connection failed|web server is down|response payload is not completed|failed to fetch|网络错误|连接.{0,6}(?:失败|中断|超时|重置)",
-          "httpx, requests, aiohttp, urllib3, Node undici, Go net, Rust reqwest, envoy; corpus ids exc-*"),
-    _rule(C.CANCELLED, PLAIN,
-          r"(?:request|operation|task|run|job|stream|response|generation|prediction|call) (?:was |has been |is |got )?(?:cancell?ed|aborted by)|cancell?ed (?:by|due to|before)|context cancell?ed|\bcancell?ed\b|client (?:closed|disconnected|cancelled|aborted)|user (?:aborted|cancelled|canceled|interrupted|stopped)|this operation was aborted|request was aborted|signal is aborted",
-          "cohere 499, google 499, go context canceled, DOM AbortError"),
+    _rule(
+        C.TIMEOUT,
+        PLAIN + 4,
+        r"timed? ?-?out\b(?! of)|deadline (?:was |has |is )?(?:expired|exceeded|elapsed)|"
+        r"deadline_exceeded|gateway time-?out|took too long|etimedout|read timeout(?!=)|"
+        r"request timeout|超时|time limit (?:exceeded|reached)|"
+        r"exceeded (?:the )?(?:maximum |time|timeout|30000)(?:execution |allowed )?(?:time|ms)|"
+        r"exceeded timeout|no response (?:was )?received within|"
+        r"did not (?:respond|complete|finish) (?:in time|within)|maximum execution time",
+        "httpx, requests, aiohttp, botocore, nginx, envoy 'upstream request timeout', aws api gateway",
+    ),
+    _rule(
+        C.NETWORK,
+        PLAIN + 1,
+        r"connection (?:was |has been |is |attempt )?(?:unexpectedly )?(?:refused|"
+        r"reset|aborted|closed|error|failed|failure|lost|broken|terminated|dropped|"
+        r"timed|interrupted|forcibly)|connect(?:ion)? error|cannot connect|can't connect|"
+        r"could not connect|couldn't connect|failed to (?:connect|establish)|"
+        r"unable to (?:connect|reach)|(?:name|host) (?:resolution|or service not known|lookup)|"
+        r"name or service not known|nodename nor servname|no such host|getaddrinfo|could not resolve|"
+        r"dns (?:error|resolution|lookup|failure)|"
+        r"network (?:is )?(?:unreachable|error|connection|issue|failure|down)|no route to host|"
+        r"host is down|broken pipe|peer closed|remote end closed|server disconnected|"
+        r"disconnected without|socket hang up|fetch failed|econn\w{3,8}|enotfound|eai_again|epipe|"
+        r"ssl(?:error|:|_|eof)|certificate (?:verify|has expired|verification)|"
+        r"tls (?:handshake|connection|alert)|handshake fail|unexpected eof|eof occurred|"
+        r"incomplete (?:chunked )?read|chunked|connection pool|max retries exceeded with url|"
+        r"error sending request|stream (?:disconnected|closed|ended|was reset|terminated)|"
+        r"premature close|other side closed|terminated unexpectedly mid-stream|upstream connect error|"
+        r"disconnect/reset before headers|dial tcp|error communicating with|network_error|"
+        r"websocket closed|origin is unreachable|proxy (?:error|connection)|tunnel connection failed|"
+        r"web server is down|response payload is not completed|failed to fetch|网络错误|"
+        r"连接.{0,6}(?:失败|中断|超时|重置)",
+        "httpx, requests, aiohttp, urllib3, Node undici, Go net, Rust reqwest, envoy; corpus ids exc-*",
+    ),
+    _rule(
+        C.CANCELLED,
+        PLAIN,
+        r"(?:request|operation|task|run|job|stream|response|generation|prediction|"
+        r"call) (?:was |has been |is |got )?(?:cancell?ed|aborted by)|cancell?ed (?:by|due to|before)|"
+        r"context cancell?ed|\bcancell?ed\b|client (?:closed|disconnected|cancelled|aborted)|"
+        r"user (?:aborted|cancelled|canceled|interrupted|stopped)|this operation was aborted|"
+        r"request was aborted|signal is aborted",
+        "cohere 499, google 499, go context canceled, DOM AbortError",
+    ),
     # Breakdowns and mistakes.
-    _rule(C.SERVER_ERROR, VAGUE_STATUS + 4,
-          r"internal (?:server |service |system )?(?:error|failure)|server (?:had|encountered) an? (?:\w{1,15} )?error|(?:unexpected|unhandled|unknown) (?:server )?(?:error|exception)(?: (?:occurred|happened|on the server))?|something went wrong|bad gateway|expecting value: line|unexpected mimetype|not valid json|invalid json (?:in )?response|unexpected token '?<|(?:process|runner|worker|engine|kernel) (?:process )?(?:has |was |have )?(?:unexpectedly )?(?:terminated|stopped|crashed|died|exited|killed)|cuda error|segmentation fault|returned (?:an )?(?:error|empty|invalid|malformed) ?(?:response|reply|completion)?|empty (?:response|completion|reply|choices)|no (?:choices|candidates|content|output|response) (?:were |was |in )?(?:returned|generated|received|response)|'nonetype' object|内部错误|服务(?:器)?(?:异常|错误|内部)|系统(?:异常|错误)|upstream (?:provider )?(?:returned an )?error|failed to (?:generate|load model|process)|error occurred while processing your request|backend error|worker (?:threw|exceeded)",
-          "openai, google, ollama, vllm, aiohttp ContentTypeError, json decoders on HTML pages"),
-    _rule(C.INVALID_REQUEST, VAGUE_STATUS + 3,
-          r"(?:unknown|unsupported|unrecognized|unexpected|invalid|missing|extra|illegal|malformed|bad)(?: (?:required|request|input|tool|json|image|field|or))? (?:parameter|argument|value|param|field|key\b|property|keyword|type|format|schema|option|role|request|input|json|url|image|method|body|header|media type|content type|base64|model output|file)|(?:is|are) (?:not supported|unsupported|required|not allowed|mandatory|invalid|not permitted|deprecated for)|does not (?:support|match)|doesn't support|not supported|field required|extra inputs are not permitted|extra fields|must be (?:one of|a |an |in |between|of type|provided|specified|set|at least|non-empty|followed|greater|positive|less)|must (?:alternate|have|contain|match|not be|start|end|include)|should be|cannot be (?:used|empty|null|both|combined|set|specified|disabled)|could not (?:parse|decode|process (?:the )?(?:image|request))|failed to (?:parse|deserialize|decode|validate)|cannot (?:parse|deserialize|unmarshal)|validation (?:error|failed)|invalid (?:schema|argument|parameter|request)|parameter error|no body|参数|格式|unprocessable|not a valid|mutually exclusive|expected (?:a|an|one of) |method not (?:found|allowed)|conflict|already (?:exists|in progress|running)|bad request",
-          "openai, anthropic, google, aws, vllm pydantic errors, openrouter"),
+    _rule(
+        C.SERVER_ERROR,
+        VAGUE_STATUS + 4,
+        r"internal (?:server |service |system )?(?:error|failure)|"
+        r"server (?:had|encountered) an? (?:\w{1,15} )?error|"
+        r"(?:unexpected|unhandled|unknown) (?:server )?(?:error|exception)(?: "
+        r"(?:occurred|happened|on the server))?|something went wrong|bad gateway|"
+        r"expecting value: line|unexpected mimetype|not valid json|invalid json (?:in )?response|"
+        r"unexpected token '?<|(?:process|runner|worker|engine|kernel) (?:process )?(?:has |was |have "
+        r")?(?:unexpectedly )?(?:terminated|stopped|crashed|died|exited|killed)|cuda error|"
+        r"segmentation fault|"
+        r"returned (?:an )?(?:error|empty|invalid|malformed) ?(?:response|reply|completion)?|"
+        r"empty (?:response|completion|reply|choices)|"
+        r"no (?:choices|candidates|content|output|response) (?:were |was |in )?(?:returned|"
+        r"generated|received|response)|'nonetype' object|"
+        r"内部错误|服务(?:器)?(?:异常|错误|内部)|系统(?:异常|错误)|"
+        r"upstream (?:provider )?(?:returned an )?error|failed to (?:generate|load model|process)|"
+        r"error occurred while processing your request|backend error|"
+        r"already (?:running|in progress|being processed)|worker (?:threw|exceeded)",
+        "openai, google, ollama, vllm, aiohttp ContentTypeError, json decoders on HTML pages",
+    ),
+    _rule(
+        C.INVALID_REQUEST,
+        VAGUE_STATUS + 3,
+        r"(?:unknown|unsupported|unrecognized|unexpected|invalid|missing|extra|"
+        r"illegal|malformed|bad)(?: (?:required|request|input|tool|json|image|"
+        r"field|or))? (?:parameter|argument|value|param|field|key\b|property|keyword|"
+        r"type|format|schema|option|role|request|input|json|url|image|method|body|"
+        r"header|media type|content type|base64|model output|file)|"
+        r"(?:is|are) (?:not supported|unsupported|required|not allowed|mandatory|"
+        r"invalid|not permitted|deprecated for)|does not (?:support|match)|doesn't support|"
+        r"not supported|field required|extra inputs are not permitted|extra fields|"
+        r"must be (?:one of|a |an |in |between|of type|provided|specified|set|"
+        r"at least|non-empty|followed|greater|positive|less)|"
+        r"must (?:alternate|have|contain|match|not be|start|end|include)|should be|"
+        r"cannot be (?:used|empty|null|both|combined|set|specified|disabled)|"
+        r"could not (?:parse|decode|process (?:the )?(?:image|request))|"
+        r"failed to (?:parse|deserialize|decode|validate)|cannot (?:parse|deserialize|unmarshal)|"
+        r"validation (?:error|failed)|invalid (?:schema|argument|parameter|request)|parameter error|"
+        r"参数|格式|unprocessable|not a valid|mutually exclusive|expected (?:a|an|one of) |"
+        r"method not (?:found|allowed)|conflict|already exists|bad request",
+        "openai, anthropic, google, aws, vllm pydantic errors, openrouter",
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from typing import Any
 
@@ -27,17 +28,69 @@ TEXT_KEY = re.compile(
     r"|exception|body|data|response|content|parts?|summary|refusal|info|value|stderr|logs?|fallback|headline)$"
 )
 
-FINISH_KEY = re.compile(r"(?:^|_)(?:finish|stop|incomplete|done|block|completion|termination|filtered?)_?(?:reason|status)")
+FINISH_KEY = re.compile(
+    r"(?:^|_)(?:finish|stop|incomplete|done|block|completion|termination|filtered?)_?"
+    r"(?:details_|sequence_)?(?:reason|status|type)"
+)
+
+BLOCK_KEY = re.compile(r"(?:block|filter(?:ed)?|rejection)_?reasons?(?:_message)?$")
+"""Fields that are there only when something was blocked, whatever they say."""
 
 _OWN_WORDS = frozenset(
-    "messages prompt prompts input inputs instructions tools model models system user flagged_input documentation_url"
-    " help_url url upgrade_url request_id requestid trace_id id name_of_model traceback_lines links usage metadata_url"
-    " previous_response_id authorization api_key x_api_key cookie set_cookie user_agent object timestamp date".split()
+    [
+        "messages",
+        "prompt",
+        "prompts",
+        "input",
+        "inputs",
+        "instructions",
+        "tools",
+        "model",
+        "models",
+        "system",
+        "user",
+        "flagged_input",
+        "documentation_url",
+        "help_url",
+        "url",
+        "upgrade_url",
+        "request_id",
+        "requestid",
+        "trace_id",
+        "id",
+        "name_of_model",
+        "traceback_lines",
+        "links",
+        "usage",
+        "metadata_url",
+        "previous_response_id",
+        "authorization",
+        "api_key",
+        "x_api_key",
+        "cookie",
+        "set_cookie",
+        "user_agent",
+        "object",
+        "timestamp",
+        "date",
+    ]
 )
-"""Fields that repeat the caller's own words or are plain noise; a prompt about rate limits is no rate limit."""
+"""Fields that repeat the caller's own words or are noise; a prompt about rate limits is no rate limit."""
 
 _MODEL_OUTPUT = frozenset(
-    "choices candidates output outputs artifacts history content_block generations predictions results artifact".split()
+    [
+        "choices",
+        "candidates",
+        "output",
+        "outputs",
+        "artifacts",
+        "history",
+        "content_block",
+        "generations",
+        "predictions",
+        "results",
+        "artifact",
+    ]
 )
 """Fields that hold what a model wrote: only their machine words and refusal parts count, not their prose."""
 
@@ -54,10 +107,13 @@ _WORD = re.compile(r"[^\s{}\[\]<>\"'()=,;]{1,120}")
 _URL = re.compile(r"\b[a-zA-Z][a-zA-Z+.-]{1,12}://[^\s\"'<>)\]}]{1,2000}")
 _SSE_LINE = re.compile(r"^\s{0,4}(event|data|id|retry)\s?:\s?(.{0,60000})$", re.MULTILINE)
 _HTML = re.compile(r"(?i)<(?:!doctype\s|html|head|body|title|h1|div|center|p>|pre|script|meta\s)")
-_XML_FIELD = re.compile(r"<(\w{0,20}(?:code|type|status|reason|message|fault|Code|Type|Status|Message|Reason))>([^<>]{1,300})</")
+_XML_FIELD = re.compile(
+    r"<(\w{0,20}(?:code|type|status|reason|message|fault|Code|Type|Status|Message|Reason))>([^<>]{1,300})</"
+)
 _SILENT = re.compile(r"(?is)<(script|style|svg)\b.{0,20000}?(?:</\1\s*>|\Z)")
 _TAG = re.compile(r"<[^<>]{0,2000}>?")
 _CF_CLASS = re.compile(r"cf-error(?:-details|-code)?[\s-]{1,3}(?:cf-error-)?(\d{3,4})")
+_CF_TEXT = re.compile(r"(?i)\berror(?: code)?:?\s{1,3}(1\d{3})\b")
 _IDENTIFIER = re.compile(
     r"[A-Za-z][A-Za-z0-9]{0,60}(?:[._-][A-Za-z0-9]{1,60}){1,8}"
     r"|[A-Za-z]{0,30}[a-z0-9][A-Z][A-Za-z0-9]{1,60}|[A-Z]{2,8}[a-z][A-Za-z0-9]{2,60}|\b[A-Z]{5,40}\b"
@@ -65,31 +121,36 @@ _IDENTIFIER = re.compile(
 )
 
 _PHRASES = (
-    "bad request|unauthorized|payment required|forbidden|not found|method not allowed|request time-?out|conflict|gone"
-    "|payload too large|unprocessable|too many requests|internal server error|bad gateway|service unavailable"
-    "|service temporarily unavailable|gateway time-?out|client closed request|request entity too large|rate limit"
+    "bad request|unauthorized|payment required|forbidden|not found|method not allowed|request time-?out"
+    "|conflict|payload too large|unprocessable|too many requests|internal server error|bad gateway|service unavailable"
+    "|gone|service temporarily unavailable|gateway time-?out|client closed request|request entity too large"
+    "|rate limit"
 )
 _TEXT_STATUSES = (
     re.compile(
-        r"(?i)\b(?:error[ _-]?code|status[ _-]?code|http[ _-]?status|http[ _-]?error|httpstatuscode|http(?:/\d(?:\.\d)?)?|code|status"
-        r"|response|error|returned|returns|got|received|failed with|exception|unexpected)[\"']?\s?(?:[:=(\[<#-]|\bis\b|\bof\b)?\s?[\"'<\[(]?"
+        r"(?i)\b(?:error[ _-]?code|status[ _-]?code|http[ _-]?status|http[ _-]?error"
+        r"|httpstatuscode|http(?:/\d(?:\.\d)?)?|code|status"
+        r"|response|error|returned|returns|answered|replied|gave|got|received|failed with|replied with"
+        r"|exception|unexpected)[\"']?\s?(?:[:=(\[<#-]|\bis\b|\bof\b)?\s?[\"'<\[(]?"
         r"([45]\d\d)(?![\d%]|\.\d|\s?(?:ms|s|sec|tok|char|px|byte|kb|mb|min|request|max))"
     ),
-    re.compile(r"^[\W_]{0,6}(?:\w{1,20}:? )?([45]\d\d)(?=[\s:,;\]\)}<-]|$)(?!\s?(?:ms|tok|char|px|byte|kb|mb|min|request|max))"),
+    re.compile(
+        r"^[\W_]{0,6}(?:\w{1,20}:? )?([45]\d\d)(?=[\s:,;\]\)}<-]|$)"
+        r"(?!\s?(?:ms|tok|char|px|byte|kb|mb|min|request|max))"
+    ),
     re.compile(r"[\[(]\s?([45]\d\d)(?:\s[A-Za-z][A-Za-z -]{1,40})?\s?[\])]"),
     re.compile(r":\s?([45]\d\d)\s?[):]"),
     re.compile(r"(?i)\b([45]\d\d)[\s:,-]{1,3}(?:" + _PHRASES + r")"),
 )
 
 
-
-def gather_value(found: Evidence, value: Any, *, key: str = "", parent: str = "", depth: int = 0, prose: bool = True) -> None:
+def gather_value(
+    found: Evidence, value: Any, *, key: str = "", parent: str = "", depth: int = 0, prose: bool = True
+) -> None:
     """Adds what `value` says to `found`. `prose` is off inside what a model wrote."""
     found.nodes += 1
     if depth > MAX_DEPTH or found.nodes > MAX_NODES:
         return
-    if isinstance(value, (bytes, bytearray)):
-        value = bytes(value).decode("utf-8", "replace")
     if isinstance(value, dict):
         _gather_mapping(found, value, key, depth, prose)
     elif isinstance(value, (list, tuple, set, frozenset)):
@@ -98,12 +159,12 @@ def gather_value(found: Evidence, value: Any, *, key: str = "", parent: str = ""
             items = items[:MAX_ITEMS] + items[-MAX_ITEMS:]
         for item in items:
             gather_value(found, item, key=key, parent=parent, depth=depth + 1, prose=prose)
-    elif isinstance(value, str):
-        _gather_string(found, value, key, parent, depth, prose=prose)
-    elif isinstance(value, bool):
-        if value:
-            found.flags.add(key)
-    elif isinstance(value, (int, float)):
+    elif isinstance(value, (str, bytes, bytearray)):
+        text = value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+        _gather_string(found, text, key, parent, depth, prose=prose)
+    elif value is True:
+        found.flags.add(key)
+    elif isinstance(value, (int, float)) and value is not False:
         _gather_number(found, value, key, parent, depth)
 
 
@@ -112,6 +173,11 @@ def _gather_mapping(found: Evidence, value: dict[Any, Any], parent: str, depth: 
         key = snake(str(raw_key)[:200])
         if key in _OWN_WORDS:
             continue
+        if parent.endswith("_details") and key in (
+            "reason",
+            "type",
+        ):  # incomplete_details.reason, stop_details.type
+            key = f"{parent}_{key}"
         if key.endswith("headers") and isinstance(inner, (dict, list)):
             gather_headers(found, inner)
             continue
@@ -119,14 +185,19 @@ def _gather_mapping(found: Evidence, value: dict[Any, Any], parent: str, depth: 
             found.hints.append((parent, inner))
         if _WAIT_KEY.search(key) and not isinstance(inner, (dict, list)):
             found.hints.append((key, inner))
-        # Strings that are no object's own field ({"detail": "Not Found"}) keep the name of the field around them.
         gather_value(
-            found, inner, key=key, parent=parent, depth=depth + 1, prose=prose and not _is_model_output(key, inner)
+            found,
+            inner,
+            key=key,
+            parent=parent,
+            depth=depth + 1,
+            prose=prose and not _is_model_output(key, inner),
         )
 
 
 _WAIT_KEY = re.compile(
-    r"retry_?(?:after|delay|in)|resets?_?(?:in|at|after|time|seconds)|(?:^|_)wait(?:_|$)|estimated_time|backoff|cool_?down|^reset$"
+    r"retry_?(?:after|delay|in)|resets?_?(?:in|at|after|time|seconds)|(?:^|_)wait(?:_|$)|estimated_time"
+    r"|backoff|cool_?down|^reset$"
 )
 
 
@@ -137,7 +208,7 @@ def _is_model_output(key: str, inner: Any) -> bool:
 
 
 def _gather_number(found: Evidence, value: float, key: str, parent: str, depth: int) -> None:
-    if not _STATUS_KEY.search(key) or value != value or abs(value) > 1e9 or value != int(value):
+    if not _STATUS_KEY.search(key) or not math.isfinite(value) or abs(value) > 1e9 or value != int(value):
         return
     number = int(value)
     if 400 <= number <= 599:
@@ -157,6 +228,8 @@ def _gather_string(found: Evidence, value: str, key: str, parent: str, depth: in
     if stripped.lstrip("-").isdigit() and len(stripped) < 10 and _STATUS_KEY.search(key):
         _gather_number(found, float(stripped), key, parent, depth)
         return
+    if BLOCK_KEY.search(key):
+        found.add_token(key, stripped, depth)
     if is_word(stripped):
         _gather_word(found, stripped, key, depth, prose=prose)
         return
@@ -211,6 +284,8 @@ def _gather_json(found: Evidence, text: str, depth: int, key: str) -> bool:
 def _gather_stream(found: Evidence, text: str, depth: int) -> bool:
     """Server-sent events: each `data:` is a body of its own, the event's name is a token."""
     if "data:" not in text and "event:" not in text:
+        return False
+    if _HTML.match(text):
         return False
     lines = _SSE_LINE.findall(text)
     if not lines or not any(name == "data" for name, _ in lines):
@@ -289,6 +364,9 @@ def _gather_prose(found: Evidence, text: str, depth: int) -> None:
     if '{\\"' in text:  # JSON that was escaped once more
         text = _gather_literals(found, text.replace('\\"', '"'), depth + 1, "")
     found.add_text(text)
+    page = _CF_TEXT.search(text[:2000])
+    if page:
+        found.add_token("cloudflare", page[1], depth)
     for word in _IDENTIFIER.findall(text)[:MAX_IDENTIFIERS]:
         found.add_token("text", word, depth)
     found.statuses.extend((depth + 1, status) for status in text_statuses(text))

@@ -132,7 +132,11 @@ _SPARK: dict[C, tuple[int, ...]] = {
 
 VENDOR: tuple[tuple[frozenset[str], dict[int, C]], ...] = tuple(
     (frozenset(keys.split()), {code: kind for kind, codes in table.items() for code in codes})
-    for keys, table in (("status_code", _MINIMAX), ("error_code err_code", _QIANFAN), ("code", {**_ZHIPU, **_SPARK}))
+    for keys, table in (
+        ("status_code", _MINIMAX),
+        ("error_code err_code", _QIANFAN),
+        ("code", {**_ZHIPU, **_SPARK}),
+    )
 )
 
 

@@ -52,7 +52,7 @@ RETRYABLE: frozenset[ErrorClass] = frozenset(
 """Classes that may succeed when the same work is tried again."""
 
 NOT_RETRYABLE: frozenset[ErrorClass] = frozenset(ErrorClass) - RETRYABLE
-"""Classes for which trying again is a waste: the item goes to the dead letters (`cancelled`: it just stops)."""
+"""Classes for which trying again is waste: the item goes to the dead letters (cancelled: it just stops)."""
 
 ITEM_LEVEL: frozenset[ErrorClass] = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Weighs the evidence of a failed call and gives the verdict; also the line-wise form for the command line."""
+"""Weighs the evidence of a failed call and gives the verdict; also line by line, for the command line."""
 
 from __future__ import annotations
 
@@ -22,10 +22,32 @@ MAX_LINE = 4_000_000
 """Characters of one input line of `classify_line`."""
 
 _LIMITED = frozenset({ErrorClass.RATE_LIMIT, ErrorClass.QUOTA_EXHAUSTED, ErrorClass.OVERLOADED})
-_ERROR_HEADERS = ("x-amzn-errortype", "x-ms-error-code", "x-error-code", "x-error-type", "x-ratelimit-type", "x-error",
-                  "x-envoy-ratelimited", "x-amzn-bedrock-guardrailaction", "error-code", "x-deny-reason")  # fmt: skip
-_FILTER_FLAGS = frozenset({"filtered", "flagged", "blocked", "is_blocked", "nsfw", "has_nsfw_concepts", "nsfw_content_detected",
-                           "moderated", "is_flagged", "content_filtered"})  # fmt: skip
+_ERROR_HEADERS = (
+    "x-amzn-errortype",
+    "x-ms-error-code",
+    "x-error-code",
+    "x-error-type",
+    "x-error",
+    "error-code",
+    "x-ratelimit-type",
+    "x-deny-reason",
+)
+"""Headers whose value is a machine word: AWS, Azure, GitHub Models and gateways."""
+_FILTER_FLAGS = frozenset(
+    {
+        "filtered",
+        "flagged",
+        "blocked",
+        "is_blocked",
+        "is_flagged",
+        "moderated",
+        "content_filtered",
+        "nsfw",
+        "has_nsfw_concepts",
+        "nsfw_content_detected",
+    }
+)
+"""Fields that are true when a filter struck: Azure content_filter_results, fal, moderation endpoints."""
 
 
 def classify(
@@ -38,9 +60,9 @@ def classify(
 ) -> Verdict:
     """The class of a failed agent or LLM call, whatever the provider's dialect.
 
-    `status`: HTTP status of the reply (int or digits). `headers`: mapping or list of pairs. `body`: decoded JSON, text
-    or bytes. `exception`: an exception object, its text, or `{"type", "message"}`. Give what there is. `now`
-    (aware) is used for dates in hints when the reply has no Date header. Replies with status 200 that are
+    Give what there is. `status`: HTTP status of the reply (int or digits). `headers`: mapping or list of
+    pairs. `body`: decoded JSON, text or bytes. `exception`: an exception object, its text, or `{"type", "message"}`.
+    `now` (aware) serves dates in hints when the reply has no Date header. Replies with status 200 that are
     failures are told by their finish reasons, states and error events; a reply without any sign of failure
     is `unknown`. Never raises.
     """
@@ -115,8 +137,8 @@ def _reason(error_class: ErrorClass, winner: Signal | None, found: Evidence) -> 
 def classify_line(json_line: str, now: datetime | None = None) -> dict[str, Any]:
     """The verdict on one JSON line `{status, headers, body, exception}`, as a dict for JSON output.
 
-    Keys: `error_class`, `retryable`, `retry_after` (seconds or None), `reason`. A line that cannot be read gives the
-    same shape with class `unknown` and a reason that names the line's problem. Never raises.
+    Keys: `error_class`, `retryable`, `retry_after` (seconds or None), `reason`. A line that cannot be read
+    gives the same shape with class `unknown` and a reason that names the line's problem. Never raises.
     """
     try:
         record = json.loads(json_line[:MAX_LINE])
@@ -124,11 +146,15 @@ def classify_line(json_line: str, now: datetime | None = None) -> dict[str, Any]
         return _as_dict(Verdict(ErrorClass.UNKNOWN, None, scrub(f"unreadable line: not JSON ({problem})")))
     if not isinstance(record, dict):
         kind = type(record).__name__
-        return _as_dict(Verdict(ErrorClass.UNKNOWN, None, f"unreadable line: a JSON object is needed, not {kind}"))
+        return _as_dict(
+            Verdict(ErrorClass.UNKNOWN, None, f"unreadable line: a JSON object is needed, not {kind}")
+        )
     given = {name: record.get(name) for name in ("status", "headers", "body", "exception")}
     if not any(value is not None for value in given.values()):
         return _as_dict(
-            Verdict(ErrorClass.UNKNOWN, None, "unreadable line: none of status, headers, body, exception is given")
+            Verdict(
+                ErrorClass.UNKNOWN, None, "unreadable line: none of status, headers, body, exception is given"
+            )
         )
     return _as_dict(classify(**given, now=now))
 

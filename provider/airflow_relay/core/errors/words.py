@@ -1,159 +1,300 @@
 """Rules for machine words: codes, types, statuses, reasons and exception names of all dialects.
 
 Words come in snake case (see `evidence.snake`), so `RESOURCE_EXHAUSTED`, `ResourceExhausted` and
-`resource-exhausted` are one. The first rule that fits a word counts, so narrower rules stand first. `seen` says
-where the wire form was met.
+`resource-exhausted` are one. The first rule that fits a word counts, so narrower rules stand first; `seen`
+says where the wire form was met.
 """
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
 from airflow_relay.core.errors.evidence import Token
+from airflow_relay.core.errors.finishes import FIELD_RULES, FINISH_RULES, WordRule, word_rule
 from airflow_relay.core.errors.reader import FINISH_KEY
-from airflow_relay.core.errors.signals import DECISIVE, FAINT, PLAIN, SPECIFIC, STATUS, VAGUE, VAGUE_STATUS, Signal
+from airflow_relay.core.errors.signals import (
+    DECISIVE,
+    PLAIN,
+    SPECIFIC,
+    STATUS,
+    VAGUE,
+    VAGUE_STATUS,
+    Signal,
+)
 from airflow_relay.core.errors.taxonomy import ErrorClass as C
 
-
-class WordRule(NamedTuple):
-    error_class: C | None
-    """None: the word says nothing, whatever later rules would read into it."""
-    weight: int
-    pattern: re.Pattern[str]
-    seen: str
-
-
-def _rule(error_class: C | None, weight: int, pattern: str, seen: str) -> WordRule:
-    return WordRule(error_class, weight, re.compile(pattern), seen)
-
-
 RULES: tuple[WordRule, ...] = (
-    _rule(None, 0, r"^(?:safety_(?:ratings?|settings?|identifier)|rate_limits?_(?:docs|url)|content_type|error_type"
-          r"|max_tokens|max_completion_tokens|max_output_tokens|retry_after|status_code|error_code|api_key|model_group"
-          r"|usage_tier|service_tier|billing|payment_method|rate_limit_reset|max_retries|timeout_seconds"
-          r"|(?:read|connect|request|client)_timeout_(?:ms|s|seconds)|litellm_params.*|.*_exception_list)$",
-          "names of parameters and fields that error texts mention"),
+    word_rule(
+        None,
+        0,
+        r"^(?:harm_(?:category|block|severity)_\w{1,60}|block_(?:none|only_high|"
+        r"low_and_above|medium_and_above)|safety_(?:ratings?|settings?|identifier)"
+        r"|rate_limits?_(?:docs|url)|content_type|error_type|max_tokens|max_completion_tokens|"
+        r"max_output_tokens|retry_after|status_code|error_code|api_key|model_group|"
+        r"usage_tier|service_tier|billing|payment_method|rate_limit_reset|max_retries|"
+        r"timeout_seconds|(?:read|connect|request|client)_timeout_(?:ms|s|seconds)"
+        r"|litellm_params.*|.*_exception_list)$",
+        "names of parameters and fields that error texts mention",
+    ),
     # Transient holds that wear the words of billing.
-    _rule(C.RATE_LIMIT, DECISIVE + 2, r"in_flight|credit_unresolved|pending_charge|upstream_provider_shared_pool",
-          "developersdigest.tech openrouter/402-in-flight-budget-exhausted; BerriAI/litellm fluxrouter thread"),
+    word_rule(
+        C.RATE_LIMIT,
+        DECISIVE + 2,
+        r"in_flight|credit_unresolved|pending_charge|upstream_provider_shared_pool",
+        "developersdigest.tech openrouter/402-in-flight-budget-exhausted; BerriAI/litellm fluxrouter thread",
+    ),
     # Windows: Google's quotaId, GitHub's x-ratelimit-type, OpenRouter's limit names.
-    _rule(C.QUOTA_EXHAUSTED, DECISIVE + 2, r"(?:per|by|_)_?(?:day|week|month)(?:_|$)|(?:daily|weekly|monthly)_?"
-          r"(?:limit|quota|usage|spend|request|token|budget|cap)|_(?:daily|weekly|monthly)$",
-          "google-gemini/gemini-cli QuotaFailure.quotaId; github models x-ratelimit-type; opencode MonthlyLimitError"),
-    _rule(C.RATE_LIMIT, DECISIVE + 1, r"(?:per|by)_(?:minute|second|hour)", "google QuotaFailure.quotaId PerMinute"),
-    _rule(C.RATE_LIMIT, PLAIN, r"allocation_quota(?!_free)|rate_quota|throttling_(?:rate|burst|user|allocation)",
-          "help.aliyun.com model-studio error codes"),
-    _rule(C.QUOTA_EXHAUSTED, DECISIVE,
-          r"insufficient_(?:user_|account_|api_)?(?:quota|balance|credits?|funds?|tokens?_quota|funding)|no_credits?"
-          r"|not_enough_(?:credits?|balance|quota|funds?)|(?:quota|credits?|balance|funds)_(?:exhausted|depleted|empty|insufficient|limit)"
-          r"|(?:low|negative|zero|exceed)_(?:balance|credits?)|out_of_(?:credits?|quota|funds)|billing|payment"
-          r"|credit_balance|spend(?:ing)?_?(?:limit|cap|alert)|spend_|budget|arrear|overdue|recharge|prepaid|postpaid"
-          r"|usage_limit|usage_not_included|exceeded_current_quota|current_quota|hard_limit|free_?_?tier_only|free_quota"
-          r"|plan_(?:limit|expired|quota)|subscription_(?:expired|inactive|required|quota|limit)|trial_(?:expired|ended|limit)"
-          r"|service_quota_exceeded|quota_used_up|unpurchased|not_purchased|resource_package|charge_resource"
-          r"|resource_exhaust_charge|invoice|credits?_(?:required|needed|exceeded)|account_balance|monthly_quota",
-          "platform.openai.com error codes; api-docs.deepseek.com; help.aliyun.com; docs.litellm.ai budgets; volcengine ark"),
-    _rule(C.QUOTA_EXHAUSTED, SPECIFIC - 5, r"quota_?exceeded|exceeded_?quota|over_quota|quota_limit_(?:reached|exceeded)|^quota$"
-          r"|quota_error|insufficient_quota_error|credits$|credit_error|credits?_limit",
-          "elevenlabs quota_exceeded; huggingface ZeroGPU"),
+    word_rule(
+        C.QUOTA_EXHAUSTED,
+        DECISIVE + 2,
+        r"(?:per|by)_?(?:day|week|month)(?:_|$)|"
+        r"(?:daily|weekly|monthly)_?(?:limit|quota|usage|spend|request|token|budget|cap)|"
+        r"(?:daily|weekly|monthly)$",
+        "google-gemini/gemini-cli QuotaFailure.quotaId; github models x-ratelimit-type; opencode "
+        "MonthlyLimitError",
+    ),
+    word_rule(
+        C.RATE_LIMIT,
+        DECISIVE + 1,
+        r"(?:per|by)_(?:minute|second|hour)",
+        "google QuotaFailure.quotaId PerMinute",
+    ),
+    word_rule(
+        C.RATE_LIMIT,
+        PLAIN,
+        r"allocation_quota(?!_free)|rate_quota|throttling_(?:rate|burst|user|allocation)",
+        "help.aliyun.com model-studio error codes",
+    ),
+    word_rule(
+        C.QUOTA_EXHAUSTED,
+        DECISIVE,
+        r"insufficient_(?:user_|account_|api_)?(?:quota|balance|credits?|funds?|"
+        r"tokens?_quota|funding)|no_credits?|not_enough_(?:credits?|balance|quota|funds?)|"
+        r"(?:quota|credits?|balance|funds)_(?:exhausted|depleted|empty|insufficient|limit)|"
+        r"(?:low|negative|zero|exceed)_(?:balance|credits?)|out_of_(?:credits?|quota|funds)|billing|"
+        r"payment|credit_balance|spend(?:ing)?_?(?:limit|cap|alert)|spend_|budget|arrear|overdue|"
+        r"recharge|prepaid|postpaid|usage_limit|usage_not_included|exceeded_current_quota|"
+        r"current_quota|hard_limit|free_?_?tier_only|free_quota|plan_(?:limit|expired|quota)|"
+        r"subscription_(?:expired|inactive|required|quota|limit)|trial_(?:expired|ended|limit)|"
+        r"service_quota_exceeded|quota_used_up|unpurchased|not_purchased|resource_package|"
+        r"charge_resource|resource_exhaust_charge|invoice|credits?_(?:required|needed|exceeded)|"
+        r"account_balance|monthly_quota",
+        "platform.openai.com error codes; api-docs.deepseek.com; help.aliyun.com; docs.litellm.ai "
+        "budgets; volcengine ark",
+    ),
+    word_rule(
+        C.QUOTA_EXHAUSTED,
+        SPECIFIC - 5,
+        r"quota_?exceeded|exceeded_?quota|over_quota|quota_(?:limit_)?(?:reached|exceeded)|^quota$|"
+        r"quota_error|insufficient_quota_error|credits$|credit_error|credits?_limit",
+        "elevenlabs quota_exceeded; huggingface ZeroGPU",
+    ),
     # Policy.
-    _rule(C.CONTENT_POLICY, DECISIVE,
-          r"content_(?:filter|polic|moderat|violat|safety|block|check|security|risk|unsafe|restrict|not_allowed)|responsible_ai|moderat"
-          r"|(?:^|_)safety(?:_|$)|data_inspection|sensitive|nsfw|prohibited|block_?list|recitation|guardrail|polic(?:y|ies)_?(?:violation|block)"
-          r"|violat(?:ion|es)_.*polic|usage_polic|(?:bio|cyber|misalignment|safety)_policy|toxic|^spii$|jailbreak|inappropriate|unsafe"
-          r"|risk_control|illegal_content|csam|copyright|infringement|model_armor|harm(?:ful)?_|rai_|(?:input|output|prompt|text|image)_(?:blocked|flagged)"
-          r"|(?:blocked|flagged)_(?:input|output|prompt|content|by)|prompt_injection|green_net|antispam|audit_fail",
-          "learn.microsoft.com content filter; ai.google.dev FinishReason; help.aliyun.com DataInspectionFailed; docs.aws guardrails"),
-    _rule(C.CONTENT_POLICY, SPECIFIC - 5, r"^invalid_prompt$|_policy$", "developers.openai.com Responses error codes"),
-    _rule(C.REFUSAL, DECISIVE, r"^(?:model_)?refusal$|^refused$|model_refus|_refusal$|^(?:task_state_)?rejected$",
-          "docs.anthropic.com stop_reason refusal; openai refusal part; a2a-protocol.org TASK_STATE_REJECTED"),
+    word_rule(
+        C.CONTENT_POLICY,
+        DECISIVE,
+        r"content_(?:filter|polic|moderat|violat|safety|block|check|security|risk|"
+        r"unsafe|restrict|not_allowed)|responsible_ai|moderat|safety(?:_|$)|data_inspection|sensitive|"
+        r"nsfw|prohibited|block_?list|recitation|guardrail|polic(?:y|ies)_?(?:violation|block)|"
+        r"violat(?:ion|es)_.*polic|usage_polic|(?:bio|cyber|misalignment|safety)_policy|toxic|^spii$|"
+        r"jailbreak|inappropriate|unsafe|risk_control|illegal_content|csam|copyright|infringement|"
+        r"model_armor|harm(?:ful)?_|rai_|(?:input|output|prompt|text|image)_(?:blocked|flagged)|"
+        r"(?:blocked|flagged)_(?:input|output|prompt|content|by)|prompt_injection|prompt_attack|"
+        r"green_net|antispam|audit_fail",
+        "learn.microsoft.com content filter; ai.google.dev FinishReason; help.aliyun.com "
+        "DataInspectionFailed; docs.aws guardrails",
+    ),
+    word_rule(
+        C.CONTENT_POLICY,
+        SPECIFIC - 5,
+        r"^invalid_prompt$|policy$",
+        "developers.openai.com Responses error codes",
+    ),
+    word_rule(
+        C.REFUSAL,
+        DECISIVE,
+        r"^(?:model_)?refusal$|^refused$|model_refus|refusal$|^(?:task_state_)?rejected$",
+        "docs.anthropic.com stop_reason refusal; openai refusal part; a2a-protocol.org TASK_STATE_REJECTED",
+    ),
     # Too large.
-    _rule(C.CONTEXT_LENGTH, DECISIVE,
-          r"context_?(?:length|window|size|limit|overflow|exceed)|exceed_?(?:ed)?_context|model_context|(?:prompt|input|text|message)s?_(?:is_)?too_(?:long|large)"
-          r"|(?:tokens?|length)_limit_(?:exceeded|reached)|tokens_limit|(?:max|maximum)_(?:prompt_)?tokens_(?:exceeded|reached)|max_prompt_tokens|max_context"
-          r"|string_above_max|(?:request|payload|entity|content|body|file|image)_(?:entity_)?(?:is_)?too_(?:large|big|long)|too_large|error_limit$"
-          r"|(?:prompt|input)_(?:token|length)s?_(?:limit|exceed|error)|size_limit_exceeded|request_size|tokens?_exceeded",
-          "platform.openai.com context_length_exceeded; llama.cpp exceed_context_size_error; github models tokens_limit_reached"),
+    word_rule(
+        C.CONTEXT_LENGTH,
+        DECISIVE,
+        r"context_?(?:length|window|size|limit|overflow|exceed)|exceed_?(?:ed)?_context|model_context|"
+        r"(?:prompt|input|text|message)s?_(?:is_)?too_(?:long|large)|"
+        r"(?:tokens?|length)_limit_(?:exceeded|reached)|tokens_limit|"
+        r"(?:max|maximum)_(?:prompt_)?tokens_(?:exceeded|reached)|max_prompt_tokens|max_context|"
+        r"string_above_max|"
+        r"(?:request|payload|entity|content|body|file|image)_(?:entity_)?(?:is_)?too_(?:large|"
+        r"big|long)|too_large|error_limit$|(?:prompt|input)_(?:token|length)s?_(?:limit|exceed|error)|"
+        r"size_limit_exceeded|request_size|tokens?_exceeded",
+        "platform.openai.com context_length_exceeded; llama.cpp exceed_context_size_error; github "
+        "models tokens_limit_reached",
+    ),
+    word_rule(
+        C.INVALID_REQUEST,
+        VAGUE_STATUS + 2,
+        r"extra_forbidden|string_type|json_invalid",
+        "pydantic error types in 422 bodies",
+    ),
     # Credentials.
-    _rule(C.AUTH, DECISIVE - 2,
-          r"(?:invalid|incorrect|missing|expired|revoked|no|wrong|bad|disabled|unknown)_(?:x_)?(?:api|access|auth|subscription|iam)?_?(?:key|token|credentials?|signature|client_token|client|authentication|authorization)(?:_|$)"
-          r"|api_?key_?(?:invalid|not|expired|missing|disabled|service_blocked|http|ip|revoked|error)|^invalid_auth|expired_token|token_(?:expired|invalid|revoked|has_expired)"
-          r"|unrecognized_client|incomplete_signature|signature_(?:does|not|doesn|error|expired)|no_auth|credentials?_(?:error|not|missing|invalid|expired)"
-          r"|partial_credentials|unsupported_country|(?:region|location|country)_(?:not|un)|not_supported_region|account_(?:deactivated|disabled|inactive|locked|suspended|not_active|blocked)"
-          r"|organization_(?:disabled|restricted|deactivated)|request_expired|request_time_too_skewed|iam_permission|service_disabled|default_credentials|token_retrieval|refresh_error"
-          r"|access_token_(?:scope|expired|type)|billing_disabled|consumer_invalid|ip_(?:not|forbidden|blocked|address)|opt_in_required|invalid_client|invalid_grant|sso_token",
-          "ai.google.dev API_KEY_INVALID; docs.aws common errors; openai unsupported_country_region_territory"),
+    word_rule(
+        C.AUTH,
+        DECISIVE - 2,
+        r"(?:invalid|incorrect|missing|expired|revoked|no|wrong|bad|disabled|unknown)"
+        r"_(?:x_)?(?:api|access|auth|subscription|iam)?_?(?:key|token|credentials?|"
+        r"signature|client_token|client|authentication|authorization)(?:_|$)|"
+        r"api_?key_?(?:invalid|not|expired|missing|disabled|service_blocked|http|ip|revoked|error)|"
+        r"^invalid_auth|expired_token|token_(?:expired|invalid|revoked|has_expired)|"
+        r"unrecognized_client|incomplete_signature|signature_(?:does|not|doesn|error|expired)|no_auth|"
+        r"credentials?_(?:error|not|missing|invalid|expired)|partial_credentials|unsupported_country|"
+        r"(?:region|location|country)_(?:not|un)|not_supported_region|"
+        r"account_(?:deactivated|disabled|inactive|locked|suspended|not_active|blocked)|"
+        r"organization_(?:disabled|restricted|deactivated)|request_expired|request_time_too_skewed|"
+        r"iam_permission|service_disabled|default_credentials|token_retrieval|refresh_error|"
+        r"access_token_(?:scope|expired|type)|billing_disabled|consumer_invalid|"
+        r"ip_(?:not|forbidden|blocked|address)|opt_in_required|invalid_client|invalid_grant|sso_token",
+        "ai.google.dev API_KEY_INVALID; docs.aws common errors; openai unsupported_country_region_territory",
+    ),
     # Missing things.
-    _rule(C.NOT_FOUND, DECISIVE - 2,
-          r"(?:model|deployment|endpoint|engine|assistant|agent|response|task|thread|run|job|batch|session|file|function|version|entity|resource|project|route|app)s?(?:_or_model)?_(?:is_)?(?:not_?found|not_?exists?|does_not_exist|doesn_t_exist|not_exist|unknown)"
-          r"|model_(?:decommissioned|deprecated|not_available|not_open|removed|archived|terminated|unavailable_permanently)|(?:unknown|no_such|nonexistent)_(?:model|deployment|agent|task|engine)|no_such_|invalid_endpoint_or_model|deployment_does_not"
-          r"|model_not_support_for_account|no_endpoints_found|unknown_url|resource_unavailable_not_exist|task_lost|resource_missing",
-          "platform.openai.com model_not_found; learn.microsoft.com DeploymentNotFound; console.groq.com model_decommissioned; a2a TaskNotFound"),
+    word_rule(
+        C.NOT_FOUND,
+        DECISIVE - 2,
+        r"(?:model|deployment|endpoint|engine|assistant|agent|response|task|thread|"
+        r"run|job|batch|session|file|function|version|entity|resource|project|"
+        r"route|app)s?(?:_or_model)?_(?:is_)?(?:not_?found|not_?exists?|does_not_exist|"
+        r"doesn_t_exist|not_exist|unknown)|"
+        r"model_(?:decommissioned|deprecated|not_available|not_open|removed|archived|"
+        r"terminated|unavailable_permanently)|"
+        r"(?:unknown|no_such|nonexistent)_(?:model|deployment|agent|task|engine)|no_such_|"
+        r"invalid_endpoint_or_model|deployment_does_not|model_not_support_for_account|"
+        r"no_endpoints_found|unknown_url|resource_unavailable_not_exist|task_lost|resource_missing",
+        "platform.openai.com model_not_found; learn.microsoft.com DeploymentNotFound; "
+        "console.groq.com model_decommissioned; a2a TaskNotFound",
+    ),
     # Load.
-    _rule(C.OVERLOADED, SPECIFIC - 5,
-          r"overload|capacity_?(?:exceeded|error|limit|unavailable|not)|insufficient_(?:system_resource|capacity|instance)|(?:no|out_of)_capacity|capacity$|^capacity_|busy|high_demand|high_load"
-          r"|model_(?:not_ready|loading|is_loading|cold|warming|currently_loading)|slow_down|server_saturated|resource_insufficient|out_of_memory|cuda_out_of|queue_(?:full|timeout|limit)|engine_overload|try_again_later|no_healthy_upstream"
-          r"|no_available_(?:server|worker|replica|provider|instance)|all_providers_failed|peak_load|insufficient_resource",
-          "docs.anthropic.com overloaded_error; deepseek insufficient_system_resource; bedrock ModelNotReadyException; openai slow_down"),
-    _rule(C.OVERLOADED, PLAIN, r"service_?(?:temporarily_)?unavailable|temporarily_unavailable|server_unavailable|unavailable_error",
-          "docs.aws bedrock ServiceUnavailableException"),
-    _rule(C.RATE_LIMIT, PLAIN,
-          r"rate_?limit|throttl|too_?many_?(?:requests?|concurrent|connections|calls|attempts)|resource_?exhausted|request_?limit|limit_?requests|limit_burst|requests_limit|_(?:tpm|rpm|qps|rps|rpd)(?:_|$)|^(?:tpm|rpm|qps|rps)_|concurren(?:cy|t)_?(?:limit|exceed|request)?"
-          r"|limit_?exceeded|frequency|request_quota|flood|provisioned_throughput_exceeded|set_limit|limit_reached|^limitation$|bandwidth_limit|traffic",
-          "docs.anthropic.com rate_limit_error; docs.aws ThrottlingException; google.rpc RESOURCE_EXHAUSTED; volcengine RateLimitExceeded"),
+    word_rule(
+        C.OVERLOADED,
+        SPECIFIC - 5,
+        r"overload|capacity_?(?:exceeded|error|limit|unavailable|not)|"
+        r"insufficient_(?:system_resource|capacity|instance)|(?:no|out_of)_capacity|capacity$|"
+        r"^capacity_|busy|high_demand|high_load|"
+        r"model_(?:not_ready|loading|is_loading|cold|warming|currently_loading)|slow_down|"
+        r"server_saturated|resource_insufficient|out_of_memory|cuda_out_of|"
+        r"queue_(?:full|timeout|limit)|engine_overload|try_again_later|no_healthy_upstream|"
+        r"no_available_(?:server|worker|replica|provider|instance)|all_providers_failed|peak_load|"
+        r"insufficient_resource",
+        "docs.anthropic.com overloaded_error; deepseek insufficient_system_resource; bedrock "
+        "ModelNotReadyException; openai slow_down",
+    ),
+    word_rule(
+        C.OVERLOADED,
+        PLAIN,
+        r"service_?(?:temporarily_)?unavailable|temporarily_unavailable|server_unavailable|"
+        r"unavailable_error",
+        "docs.aws bedrock ServiceUnavailableException",
+    ),
+    word_rule(
+        C.RATE_LIMIT,
+        PLAIN,
+        r"rate_?limit|throttl|too_?many_?(?:requests?|concurrent|connections|calls|attempts)|"
+        r"resource_?exhausted|request_?limit|limit_?requests|limit_burst|requests_limit|"
+        r"(?:tpm|rpm|qps|rps|rpd)(?:_|$)|^(?:tpm|rpm|qps|rps)_|"
+        r"concurren(?:cy|t)_?(?:limit|exceed|request)?|limit_?exceeded|frequency|request_quota|flood|"
+        r"provisioned_throughput_exceeded|set_limit|limit_reached|^limitation$|bandwidth_limit|traffic",
+        "docs.anthropic.com rate_limit_error; docs.aws ThrottlingException; google.rpc "
+        "RESOURCE_EXHAUSTED; volcengine RateLimitExceeded",
+    ),
     # Time, wires, stops.
-    _rule(C.TIMEOUT, PLAIN + 2, r"time_?d?_?out|deadline|etimedout|wait_timeout|request_expired_in_queue|^expired$|batch_expired|sandbox_timeout|gateway_time",
-          "httpx/requests/aiohttp/botocore exception names; google.rpc DEADLINE_EXCEEDED"),
-    _rule(C.CANCELLED, PLAIN + 1, r"cancel(?:l?ed|l?ation)?(?:_|$)|abort_error|user_abort|client_closed|keyboard_interrupt|^(?:task_state_)?canceled$|^abort$|interrupted_by_user|request_aborted|user_cancel",
-          "asyncio.CancelledError; google.rpc CANCELLED; openai status cancelled; DOM AbortError"),
-    _rule(C.NETWORK, PLAIN + 1,
-          r"connection|connect_?error|connector|disconnect|network|(?:^|_)dns|gaierror|name_resolution|ssl|tls|protocol_error|remote_protocol|incomplete_?read|chunked|payload_error|econn|enotfound|eai_|epipe|eproto|ehost|enet|socket|sock_"
-          r"|proxy_?error|read_error|write_error|broken_pipe|certificate|transport_error|und_err|stream_disconnected|remote_end|retry_error_connection|connection_closed|websocket|^herror$|unreachable|no_route|endpoint_connection|bad_status_line|end_of_stream|stream_closed|fetch_error|close_error",
-          "httpx/httpcore/requests/urllib3/aiohttp/botocore/Node error names"),
+    word_rule(
+        C.TIMEOUT,
+        PLAIN + 2,
+        r"time_?d?_?out|deadline|etimedout|wait_timeout|request_expired_in_queue|^expired$|"
+        r"batch_expired|sandbox_timeout|gateway_time",
+        "httpx/requests/aiohttp/botocore exception names; google.rpc DEADLINE_EXCEEDED",
+    ),
+    word_rule(
+        C.CANCELLED,
+        PLAIN + 1,
+        r"cancel(?:l?ed|l?ation)?(?:_|$)|abort_error|user_abort|client_closed|keyboard_interrupt|"
+        r"^(?:task_state_)?canceled$|^abort$|interrupted_by_user|request_aborted|user_cancel",
+        "asyncio.CancelledError; google.rpc CANCELLED; openai status cancelled; DOM AbortError",
+    ),
+    word_rule(
+        C.NETWORK,
+        PLAIN + 1,
+        r"connection|connect_?error|connector|disconnect|network|dns|gaierror|name_resolution|ssl|tls|"
+        r"protocol_error|remote_protocol|incomplete_?read|chunked|payload_error|econn|enotfound|eai_|"
+        r"epipe|eproto|ehost|enet|socket|sock_|proxy_?error|read_error|write_error|broken_pipe|"
+        r"certificate|transport_error|und_err|stream_disconnected|remote_end|retry_error_connection|"
+        r"connection_closed|websocket|^herror$|unreachable|no_route|endpoint_connection|"
+        r"bad_status_line|end_of_stream|stream_closed|fetch_error|close_error",
+        "httpx/httpcore/requests/urllib3/aiohttp/botocore/Node error names",
+    ),
     # Families.
-    _rule(C.AUTH, PLAIN, r"unauthenti|unauthori[sz]ed|authenti?cation|authorization|auth_?error|auth_?fail|^auth$|invalid_api_?key|apikey|invalid_signature|security_token|challenge",
-          "docs.anthropic.com authentication_error; google.rpc UNAUTHENTICATED"),
-    _rule(C.AUTH, STATUS + 2, r"permission|forbidden|access_?denied|not_authorized|not_entitled|request_forbidden|not_allowed_to|insufficient_scope|account_|auth_required|proxy_authentication",
-          "google.rpc PERMISSION_DENIED; docs.aws AccessDeniedException"),
-    _rule(C.NOT_FOUND, PLAIN - 1, r"not_?_?found|does_not_exist|not_exist|no_such|unknown_model|^gone$|invalid_model|unsupported_model|model_not_support", "docs.anthropic.com not_found_error"),
-    _rule(C.OVERLOADED, STATUS + 2, r"^unavailable$|model_unavailable|_unavailable$|not_ready|server_temporarily", "google.rpc UNAVAILABLE"),
-    _rule(C.SERVER_ERROR, VAGUE_STATUS + 5, r"internal_?(?:server|failure|service|error)|internal_exception|bad_gateway|model_(?:error|stream|timeout|crash|runner)|json_?decode|content_type_error|malformed_(?:function|model|tool|response)|invalid_response|invalid_agent_response|unexpected_tool_call"
-          r"|engine_(?:error|dead)|system_error|dependency|data_loss|vector_store|response_validation|api_response_validation|runner|task_state_failed|inference_error|prediction_failed|worker_error",
-          "docs.aws InternalServerException; docs.aws ModelErrorException; ai.google.dev MALFORMED_FUNCTION_CALL"),
-    _rule(C.INVALID_REQUEST, VAGUE_STATUS + 2, r"validation|unsupported|not_supported|invalid_(?:param|value|type|input|image|json|schema|body|field|format|tool|url|base64|message|function|function_call|encrypted)|missing_(?:required|param|field)|required_param|unknown_parameter|unprocessable|malformed|parameter|param_|_param$|json_validate|tool_use_failed"
-          r"|unimplemented|not_implemented|out_of_range|already_exists|failed_precondition|precondition|method_not|parse_error|not_cancelable|serialization_error|local_protocol_error|image_parse|idempotency",
-          "platform.openai.com invalid_request_error codes; google.rpc; docs.aws ValidationException; jsonrpc.org"),
-    _rule(C.INVALID_REQUEST, VAGUE, r"invalid_?request|bad_?request|invalid_?argument|^invalid_|illegal_|user_error", "every OpenAI-compatible server"),
-    _rule(C.SERVER_ERROR, VAGUE, r"server_?(?:side_)?_?error|^internal$|api_?error|upstream|provider_(?:response_)?error|service_error|runtime_error|aborted|generation_failed|failed_generation|unknown_error_type",
-          "every OpenAI-compatible server; google.rpc INTERNAL, ABORTED"),
-)
-
-FINISH_RULES: tuple[WordRule, ...] = (
-    _rule(None, 0, r"^(?:stop|end_turn|tool_?_?(?:use|calls?)|function_call|complete[d]?|stop_sequence|eos(?:_token)?|finish_reason_unspecified|pause_turn|null|done|load|success)$",
-          "the good ends"),
-    _rule(C.CONTEXT_LENGTH, SPECIFIC, r"context|error_limit|prompt_too", "docs.anthropic.com model_context_window_exceeded; cohere ERROR_LIMIT"),
-    _rule(C.CONTEXT_LENGTH, FAINT, r"^(?:max_?(?:output_|completion_)?tokens?|length|max_length|token_limit)$", "developers.openai.com incomplete_details; finish_reason length"),
-    _rule(C.CONTENT_POLICY, DECISIVE, r"filter|safety|block|recit|prohib|spii|language|sensitive|toxic|guardrail|image_(?:other|recit|prohib)|no_image|jailbreak|model_armor|moderat", "ai.google.dev FinishReason; docs.aws stopReason; zhipu sensitive"),
-    _rule(C.OVERLOADED, SPECIFIC, r"insufficient_system", "api-docs.deepseek.com finish_reason"),
-    _rule(C.NETWORK, PLAIN, r"network", "open.bigmodel.cn finish_reason network_error"),
-    _rule(C.CANCELLED, PLAIN, r"cancel|abort", "vllm finish_reason abort; cohere USER_CANCEL"),
-    _rule(C.TIMEOUT, PLAIN, r"time_?out|deadline", "cohere finish_reason TIMEOUT"),
-    _rule(C.SERVER_ERROR, FAINT + 15, r"^error|malformed|unexpected_tool|fail", "openrouter finish_reason error; ai.google.dev MALFORMED_FUNCTION_CALL"),
-)
-
-FIELD_RULES: tuple[tuple[re.Pattern[str], WordRule], ...] = (
-    (re.compile(r"block_?reason$"), _rule(C.CONTENT_POLICY, DECISIVE, r".", "ai.google.dev promptFeedback.blockReason")),
-    (re.compile(r"^(?:action|guardrail_action|amazon_bedrock_guardrail_action)$"),
-     _rule(C.CONTENT_POLICY, DECISIVE, r"^(?:blocked|guardrail_intervened|intervened|flagged)$", "docs.aws ApplyGuardrail")),
-    (re.compile(r"(?:^|_)(?:status|state)$"), _rule(C.AUTH, PLAIN, r"^(?:task_state_)?auth_required$", "a2a-protocol.org AUTH_REQUIRED")),
-    (re.compile(r"(?:^|_)(?:status|state|type|event)$"),
-     _rule(C.SERVER_ERROR, FAINT, r"^(?:response_|task_state_)?(?:failed|errored)$", "openai response.failed; a2a TASK_STATE_FAILED")),
-    (re.compile(r"(?:^|_)(?:status|state)$"), _rule(C.CONTENT_POLICY, DECISIVE, r"^(?:content|request|error)_moderated$", "docs.bfl.ai result status")),
-    (re.compile(r"^cloudflare$"), _rule(C.RATE_LIMIT, SPECIFIC, r"^10(?:15|27)$", "developers.cloudflare.com 1xxx errors")),
-    (re.compile(r"^cloudflare$"), _rule(C.AUTH, SPECIFIC, r"^1(?:00[5-9]|01[0-2]|020|106)$", "developers.cloudflare.com 1xxx errors")),
-    (re.compile(r"^cloudflare$"), _rule(C.NETWORK, PLAIN, r"^10(?:00|01|16|33)$", "developers.cloudflare.com 1xxx errors")),
-    (re.compile(r"^cloudflare$"), _rule(C.SERVER_ERROR, PLAIN, r"^1[01]\d\d$", "developers.cloudflare.com 1xxx errors")),
+    word_rule(
+        C.AUTH,
+        PLAIN,
+        r"unauthenti|unauthori[sz]ed|authenti?cation|authorization|auth_?error|auth_?fail|^auth$|"
+        r"invalid_api_?key|apikey|invalid_signature|security_token|challenge",
+        "docs.anthropic.com authentication_error; google.rpc UNAUTHENTICATED",
+    ),
+    word_rule(
+        C.AUTH,
+        STATUS + 2,
+        r"permission|forbidden|access_?denied|not_authorized|not_entitled|request_forbidden|"
+        r"not_allowed_to|insufficient_scope|account_|auth_required|proxy_authentication",
+        "google.rpc PERMISSION_DENIED; docs.aws AccessDeniedException",
+    ),
+    word_rule(
+        C.NOT_FOUND,
+        PLAIN - 1,
+        r"not_?_?found|does_not_exist|not_exist|no_such|unknown_model|^gone$|invalid_model|"
+        r"unsupported_model|model_not_support",
+        "docs.anthropic.com not_found_error",
+    ),
+    word_rule(
+        C.OVERLOADED,
+        STATUS + 2,
+        r"^unavailable$|model_unavailable|unavailable$|not_ready|server_temporarily",
+        "google.rpc UNAVAILABLE",
+    ),
+    word_rule(
+        C.SERVER_ERROR,
+        VAGUE_STATUS + 5,
+        r"internal_?(?:server|failure|service|error)|internal_exception|bad_gateway|"
+        r"model_(?:error|stream|timeout|crash|runner)|json_?decode|content_type_error|"
+        r"malformed_(?:function|model|tool|response)|invalid_response|invalid_agent_response|"
+        r"unexpected_tool_call|engine_(?:error|dead)|system_error|dependency|data_loss|vector_store|"
+        r"response_validation|api_response_validation|runner|task_state_failed|inference_error|"
+        r"prediction_failed|worker_error",
+        "docs.aws InternalServerException; docs.aws ModelErrorException; ai.google.dev "
+        "MALFORMED_FUNCTION_CALL",
+    ),
+    word_rule(
+        C.INVALID_REQUEST,
+        VAGUE_STATUS + 2,
+        r"validation|unsupported|not_supported|"
+        r"invalid_(?:param|value|type|input|image|json|schema|body|field|format|"
+        r"tool|url|base64|message|function|function_call|encrypted)|missing_(?:required|param|field)|"
+        r"required_param|unknown_parameter|unprocessable|malformed|parameter|param_|param$|"
+        r"json_validate|tool_use_failed|unimplemented|not_implemented|out_of_range|already_exists|"
+        r"failed_precondition|precondition|method_not|parse_error|not_cancelable|serialization_error|"
+        r"local_protocol_error|image_parse|idempotency",
+        "platform.openai.com invalid_request_error codes; google.rpc; docs.aws ValidationException; "
+        "jsonrpc.org",
+    ),
+    word_rule(
+        C.INVALID_REQUEST,
+        VAGUE,
+        r"invalid_?request|bad_?request|invalid_?argument|^invalid_|illegal_|user_error",
+        "every OpenAI-compatible server",
+    ),
+    word_rule(
+        C.SERVER_ERROR,
+        VAGUE,
+        r"server_?(?:side_)?_?error|^internal$|api_?error|upstream|provider_(?:response_)?error|"
+        r"service_error|runtime_error|aborted|generation_failed|failed_generation|unknown_error_type",
+        "every OpenAI-compatible server; google.rpc INTERNAL, ABORTED",
+    ),
 )
 
 
@@ -176,7 +317,7 @@ def _signal(rule: WordRule, key: str, word: str, depth: int, raw: str) -> Signal
 
 
 def word_signals(tokens: list[Token]) -> list[Signal]:
-    """The signals of all machine words. A word found in prose weighs a little less than one in its own field."""
+    """The signals of all machine words; one found in prose weighs a little less than one in its own field."""
     signals = []
     for token in tokens:
         signal = token_signal(token.key, token.word, depth=token.depth, raw=token.raw)
