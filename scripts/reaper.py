@@ -16,7 +16,7 @@ import time
 import psutil
 
 MARKER = "RELAY_PROCESS_FAMILY"
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 3.0
 
 
 def family(marker: str) -> list[psutil.Process]:
@@ -26,9 +26,10 @@ def family(marker: str) -> list[psutil.Process]:
 
 def _marker_of(process: psutil.Process) -> str | None:
     try:
-        return process.environ().get(MARKER)
+        value: str | None = process.environ().get(MARKER)
     except (psutil.Error, OSError):  # ended meanwhile, or another user's
         return None
+    return value
 
 
 def end_family(marker: str) -> int:
