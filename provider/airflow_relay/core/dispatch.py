@@ -12,36 +12,39 @@ by definition and does not stop P3.
 
 **Reservation.** Keys that never come free together would starve an item that needs several. So an aged
 item (one that has waited :data:`AGING_STEP`) with a key missing holds back a unit of each of its other
-limited keys from whatever is ordered after it. Three things keep units from lying idle for nothing: only
-the first aged item that waits for a key reserves (those behind it could not run before it anyway); a unit
-is not held back when every run that blocks the item will bring one along as it ends; and
+limited keys from whatever is ordered after it. Units must not idle for nothing: each key has at most one
+stage that may reserve it, the one whose oldest item has the highest rank plus aging, fractions of a step
+included; a unit is not held back when every run that blocks the item will bring one along as it ends; and
 ``airflow.runs``, which every run holds, is for that reason never held back. Reservations are decided
 afresh in each decision, in order, and no unit is held by an item that does not run, so two aged items
 cannot wait for each other.
 
-**The aging bound.** Let ``r`` be an item's rank and ``R`` the highest rank in its class. Whatever becomes
-ready ``AGING_STEP * (R - r + 1)`` after it has a lower effective rank for good, so by then the set of
-items ahead of it only shrinks; one step later all of these have aged and reserve. From then on the first
-of them that no gate stops is granted within ``T``, the longest run (the largest stage timeout), since no
-unit that it needs goes to another. With ``n`` items ahead at that moment an item waits at most
-:func:`aging_bound`::
+**The aging bound.** Let ``r`` be an item's rank and ``R`` the highest rank in its class. What has rank
+``s`` and becomes ready ``AGING_STEP * (s - r + 1)`` or more after the item stays behind it for good. So
+from ``AGING_STEP * (R - r + 1)`` on, the items that may still pass it are a fixed set that only shrinks;
+say there are ``n``. One step later all of them have aged. Then among them and the item, the one with the
+highest rank plus aging (fractions included, so it does not change with time) has the right to reserve all
+its keys, and only members of the set can be ordered before it. Within ``T``, the longest run, every unit
+that it misses has come free and was held for it; so in each ``T`` one of the set is granted, and the item
+waits at most (:func:`aging_bound`)::
 
     AGING_STEP * (R - r + 2) + (n + 1) * T
 
-beside time spent behind a gate. So nothing starves within its class. Across classes the order is strict
-on purpose: P3 waits as long as P2 has work, and work of a higher class counts into ``n`` whenever it
-comes.
+beside time behind a gate, and while gates and limits stand (a limit that is lowered, or a gate that opens
+to older work, may cost one more ``T``). So nothing starves within its class. Across classes the order is
+strict on purpose: P3 waits as long as P2 has work, and work of a higher class counts into ``n`` whenever
+it comes.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
 
 from airflow_relay.core.breaker import BreakerGate
+from airflow_relay.core.capacity import Room
 from airflow_relay.core.pipeline import Pipeline, PipelineError
 from airflow_relay.core.snapshot import (
     Candidate,
@@ -53,7 +56,7 @@ from airflow_relay.core.snapshot import (
     Snapshot,
     StageKey,
 )
-from airflow_relay.core.states import AIRFLOW_RUNS_KEY, DEFAULT_AIRFLOW_RUNS, PriorityClass, WaitReason
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY, PriorityClass, WaitReason
 
 __all__ = [
     "AGING_STEP",
@@ -104,7 +107,7 @@ def order_key(candidate: Candidate, now: datetime) -> tuple[int, int, int, datet
 def aging_bound(*, rank: int, highest_rank: int, ahead: int, longest_run: timedelta) -> timedelta:
     """The longest that an item can wait, gates aside; the module's docstring derives it.
 
-    :param ahead: items of its class ordered before it once newcomers can no longer pass it.
+    :param ahead: waiting items that may still pass it at the time from which on newcomers cannot.
     """
     return AGING_STEP * (max(0, highest_rank - rank) + 2) + (ahead + 1) * longest_run
 
@@ -120,19 +123,19 @@ def gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitRea
 def wanted(group: Group, snapshot: Snapshot, now: datetime) -> int:
     """How many of the group's items, in :func:`order_key` order, a decision needs to see.
 
-    Never more than could be granted with what is free, and at least one where an aged item may reserve; so a
-    decision costs the same with a hundred ready items and with ten thousand.
+    No more than could be granted with what is free, and one more where that one may reserve; so a decision
+    costs the same with a hundred ready items and with ten thousand.
     """
     if group.count <= 0 or gate(group, snapshot, now) is not None:
         return 0
-    room = _Room(snapshot)
+    room = Room(snapshot)
     if room.full:
         return 0
     most = min(group.count, room.most(group.keys))
     if snapshot.breakers.get((group.pipeline, group.stage)) is BreakerGate.PROBE:
         most = min(most, 1)
     may_reserve = age(group.oldest, now) > 0 and len(room.limited(group.keys)) > 1
-    return max(most, 1 if may_reserve else 0)
+    return min(group.count, most + 1) if may_reserve else most
 
 
 def dispatch(snapshot: Snapshot, now: datetime) -> Plan:
@@ -208,44 +211,12 @@ def _idle_must_wait(snapshot: Snapshot, now: datetime) -> bool:
     return any(r.klass in STOPS_IDLE and _gate(r, snapshot, now) is None for r in chain(groups, loaded))
 
 
-class _Room:
-    """Free units while the plan grows. A key without a limit is not in it."""
+Kind = tuple[str, str, str, int, tuple[str, ...]]
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.limits = {AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS, **snapshot.limits}
-        self.used = {key: snapshot.usage.get(key, 0) for key in self.limits}
-        # A limit that was lowered below what is in use drains: nothing is free, nothing is stopped.
-        self.free = {key: max(0, limit - self.used[key]) for key, limit in self.limits.items()}
-        self.holders = [frozenset(keys) for keys in snapshot.running]
 
-    @property
-    def full(self) -> bool:
-        return self.free[AIRFLOW_RUNS_KEY] <= 0
-
-    def limited(self, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if key in self.free and key != AIRFLOW_RUNS_KEY]
-
-    def most(self, keys: Iterable[str]) -> int:
-        """How many items with these keys there is room for."""
-        return min((self.free.get(key, sys.maxsize) for key in (*keys, AIRFLOW_RUNS_KEY)), default=0)
-
-    def short(self, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if self.free.get(key, 1) <= 0]
-
-    def take(self, keys: tuple[str, ...]) -> None:
-        for key in (*keys, AIRFLOW_RUNS_KEY):
-            if key in self.free:
-                self.free[key] -= 1
-                self.used[key] += 1
-        self.holders.append(frozenset(keys))
-
-    def comes_along(self, key: str, missing: Iterable[str]) -> bool:
-        """Whether each run that holds a missing key holds ``key`` as well, so that both come free at once."""
-        for other in missing:
-            holders = [keys for keys in self.holders if other in keys]
-            if len(holders) < self.used[other] or not all(key in keys for keys in holders):
-                return False
-        return True
+def _kind(ready: Group | Candidate) -> Kind:
+    """What the items of one group have in common, as far as it decides what they need."""
+    return (ready.pipeline, ready.stage, ready.klass.value, ready.rank, ready.keys)
 
 
 class _Decision:
@@ -253,12 +224,13 @@ class _Decision:
 
     def __init__(self, snapshot: Snapshot, now: datetime) -> None:
         self.snapshot, self.now = snapshot, now
-        self.room = _Room(snapshot)
+        self.room = Room(snapshot)
         self.idle_waits = _idle_must_wait(snapshot, now)
         self.granted: dict[StageKey, int] = {}
         self.grants: list[Grant] = []
         self.reserved: list[Reservation] = []
-        self.spoken_for: set[str] = set()  # keys of the items that reserve
+        self.groups = (*snapshot.groups, *self.ungrouped())
+        self.may_reserve = self.reserving()
 
     def gate(self, group: Group | Candidate) -> WaitReason | None:
         found = _gate(group, self.snapshot, self.now)
@@ -293,11 +265,31 @@ class _Decision:
     def probe_is_out(self, stage: StageKey) -> bool:
         return self.snapshot.breakers.get(stage) is BreakerGate.PROBE and stage in self.granted
 
+    def reserving(self) -> set[Kind]:
+        """What may hold units back: along each limited key the kind whose oldest item comes first.
+
+        A kind that needs one limited key holds nothing back, and yet none behind it may reserve that key.
+        """
+        aged = [g for g in self.groups if g.count and age(g.oldest, self.now) > 0 and self.gate(g) is None]
+        aged.sort(
+            key=lambda g: (CLASS_ORDER[g.klass], -(g.rank + (self.now - g.oldest) / AGING_STEP), _kind(g))
+        )
+        chosen: set[Kind] = set()
+        spoken_for: set[str] = set()
+        for group in aged:
+            keys = self.room.limited(group.keys)
+            if spoken_for.isdisjoint(keys):
+                chosen.add(_kind(group))
+                spoken_for.update(keys)
+        return chosen
+
     def reserve(self, candidate: Candidate, missing: list[str]) -> None:
-        if age(candidate.ready_since, self.now) < 1 or not self.spoken_for.isdisjoint(missing):
+        """Hold units back for the first of its kind that cannot run, if it has aged."""
+        kind = _kind(candidate)
+        if kind not in self.may_reserve or age(candidate.ready_since, self.now) < 1:
             return
-        keys = self.room.limited(candidate.keys)
-        for key in keys:
+        self.may_reserve.remove(kind)
+        for key in self.room.limited(candidate.keys):
             if key in missing or self.room.comes_along(key, missing):
                 continue
             self.room.free[key] -= 1
@@ -308,17 +300,15 @@ class _Decision:
                     reason=f"held back for item {candidate.item_id}, which waits for {', '.join(missing)}",
                 )
             )
-        self.spoken_for.update(keys)
 
     def plan(self) -> Plan:
         waiting: dict[StageKey, WaitReason] = {}
         why: dict[StageKey, str] = {}
         left = {stage: -count for stage, count in self.granted.items()}
-        groups = (*self.snapshot.groups, *self.ungrouped())
-        for group in groups:
+        for group in self.groups:
             stage = (group.pipeline, group.stage)
             left[stage] = left.get(stage, 0) + group.count
-        for group in groups:
+        for group in self.groups:
             stage = (group.pipeline, group.stage)
             if stage not in waiting and left[stage] > 0:
                 waiting[stage], why[stage] = self.explain(group)

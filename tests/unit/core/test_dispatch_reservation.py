@@ -77,6 +77,30 @@ class TestReservation:
         assert plan.reserved == ()
         assert granted(plan) == [2]
 
+    def test_the_last_unit_of_airflow_runs_is_not_held_back_either(self):
+        full = snapshot(
+            item(1, waited=9),
+            item(2, "fresh"),
+            limits={"a.work": 1, AIRFLOW_RUNS_KEY: 2},
+            usage={"a.work": 1, AIRFLOW_RUNS_KEY: 1},
+        )
+        assert granted(dispatch(full, NOW)) == [2]
+
+    def test_the_right_to_reserve_does_not_swing_with_the_steps_of_aging(self):
+        """By full steps item 2 is first for a while; the older item 1 keeps what is held for it."""
+        older = item(1, "old", keys=("x", "y"), waited=3.9, rank=100)
+        newer = item(2, "new", keys=("x", "z"), waited=2.1, rank=100, priority=1)
+        singles = [item(8, "sy", keys=("y",)), item(9, "sz", keys=("z",))]
+        plan = self.plan(older, newer, *singles, limits={"x": 1, "y": 1, "z": 1})
+        assert [(r.item_id, r.key) for r in plan.reserved] == [(1, "y")]
+        assert granted(plan) == [9]
+
+    def test_an_aged_item_that_needs_one_key_is_not_held_up_by_one_behind_it(self):
+        """The older single item is behind by its priority alone, so the other may not reserve its key."""
+        single = item(1, "single", keys=("y",), waited=3.9)
+        several = item(2, "several", keys=("x", "y"), waited=2.1, priority=1)
+        assert granted(self.plan(single, several)) == [1]
+
     def test_airflow_runs_is_not_held_back_since_every_run_that_ends_frees_one(self):
         waiting = [item(i, pipeline=f"p{i}", waited=9) for i in range(50)]
         limits = {f"p{i}.work": 1 for i in range(50)}

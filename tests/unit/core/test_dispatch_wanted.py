@@ -33,6 +33,9 @@ class TestWanted:
         assert wanted(self.group(), snapshot(usage={AIRFLOW_RUNS_KEY: 20}), NOW) == 40
         assert wanted(self.group(count=2), snapshot(), NOW) == 2
 
+    def test_is_0_while_a_lowered_limit_drains(self):
+        assert wanted(self.group(), snapshot(limits={"a.work": 1}, usage={"a.work": 3}), NOW) == 0
+
     def test_is_0_when_nothing_is_free_or_ready(self):
         assert wanted(self.group(), snapshot(limits={"a.work": 1}, usage={"a.work": 1}), NOW) == 0
         assert (
@@ -41,6 +44,9 @@ class TestWanted:
         )
 
     def test_an_aged_item_of_several_keys_is_seen_so_that_it_can_reserve(self):
+        some = snapshot(limits={"x": 2, "y": 3}, usage={"x": 1})
+        assert wanted(self.group(keys=("x", "y"), waited=2), some, NOW) == 2
+        assert wanted(self.group(keys=("x", "y"), waited=2, count=1), some, NOW) == 1
         full = snapshot(limits={"x": 1, "y": 1}, usage={"x": 1})
         assert wanted(self.group(keys=("x", "y"), waited=2), full, NOW) == 1
         assert wanted(self.group(keys=("x", "y"), waited=1), full, NOW) == 0
