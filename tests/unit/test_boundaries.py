@@ -57,7 +57,6 @@ def test_core_imports_without_airflow_sqlalchemy_and_the_outer_rings():
         "sqlalchemy",
         "alembic",
         "httpx",
-        "pydantic",
         "airflow_relay.protocols",
         *OUTER_RINGS,
     )
