@@ -22,7 +22,7 @@ _HOME = {
     "Window": "core.pipeline",
     "current_item": "item_context",
     "operations_dags": "dags.operations",
-    "stage": "dags.stage",
+    "stage_dag": "dags.stage",
 }
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
     "__version__",
     "current_item",
     "operations_dags",
-    "stage",
+    "stage_dag",
 ]
 
 

@@ -27,7 +27,7 @@ START_DATE: Final = datetime(2024, 1, 1, tzinfo=timezone.utc)
 Body = Callable[[], Any]
 
 
-def stage(
+def stage_dag(
     pipeline: Pipeline,
     name: str,
     *,
@@ -35,6 +35,8 @@ def stage(
     **dag_arguments: Any,
 ) -> Callable[[Body], DAG | None]:
     """Turn a function that builds tasks into the DAG of a stage.
+
+    (The name has a reason: Airflow skips files in which the letters ``dag`` do not occur.)
 
     The function returns the task (or its output) whose value is the stage's result; a router's result is the
     outcome, or a mapping with an ``"outcome"``. Its docstring becomes the DAG's documentation.
