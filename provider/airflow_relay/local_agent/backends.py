@@ -25,6 +25,14 @@ class BackendUnavailableError(RuntimeError):
     """The backend cannot run on this machine; the text names what to install."""
 
 
+class JobFailedError(RuntimeError):
+    """The job ends failed with this code and message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 @dataclass(frozen=True)
 class Usage:
     """Tokens in and out. The extractive backend counts words and punctuation marks."""
@@ -65,7 +73,11 @@ class Backend(ABC):
 
     @abstractmethod
     def run(self, job: str, payload: dict[str, Any] | str, options: Mapping[str, Any]) -> BackendResult:
-        """Do the job. ``options``: instructions, max_output_tokens, temperature, json_schema."""
+        """Do the job. ``options``: instructions, max_output_tokens, temperature, json_schema.
+
+        :raises InvalidInputError: the input turns out to be no use; the job fails with ``invalid_prompt``.
+        :raises JobFailedError: the job fails with the error's code.
+        """
 
     @abstractmethod
     def warm_up(self) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from airflow_relay.local_agent import outcome
-from airflow_relay.local_agent.backends import InvalidInputError
+from airflow_relay.local_agent.backends import InvalidInputError, JobFailedError
 from airflow_relay.local_agent.faults import FaultKind, bound
 from airflow_relay.local_agent.jobs import Job, JobStatus
 from airflow_relay.local_agent.statistics import Statistics
@@ -166,6 +166,10 @@ class JobService:
                 result = await asyncio.get_running_loop().run_in_executor(
                     self._pool, self._run, job.backend, job.job, self.store.request(job_id)
                 )
+            except InvalidInputError as error:
+                outcome.fail(job, code="invalid_prompt", message=str(error), now=int(time.time()))
+            except JobFailedError as error:
+                outcome.fail(job, code=error.code, message=str(error), now=int(time.time()))
             except Exception as error:  # noqa: BLE001 - any error of a backend ends its job, not the server
                 log.warning("job raised", extra={"fields": {"id": job_id, "error": repr(error)}})
                 outcome.fail(

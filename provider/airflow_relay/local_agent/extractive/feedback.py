@@ -9,6 +9,8 @@ from airflow_relay.local_agent.backends import InvalidInputError
 from airflow_relay.local_agent.extractive.wording import ABSOLUTE, LOADED, PASSIVE
 
 MAX_SENTENCE_WORDS = 42
+REVIEWED_SENTENCE_WORDS = 35
+"""The review asks for shorter sentences above this; every draft after feedback keeps to it."""
 SHORT_SENTENCE_WORDS = 25
 
 SHORTEN = "long_sentence"
@@ -70,6 +72,8 @@ def parse_feedback(value: Any) -> Constraints:
         if not isinstance(item, dict):
             raise InvalidInputError("each item of 'feedback' must be an object with a 'code', or a text")
         _apply(constraints, item)
+    if value:
+        constraints.max_words = min(constraints.max_words, REVIEWED_SENTENCE_WORDS)
     return constraints
 
 

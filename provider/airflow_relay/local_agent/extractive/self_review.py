@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_relay.local_agent.extractive.draft import Draft, Sentence, parse_draft, parse_passages
+from airflow_relay.local_agent.extractive.feedback import REVIEWED_SENTENCE_WORDS
 from airflow_relay.local_agent.extractive.readability import measure
 from airflow_relay.local_agent.extractive.similarity import cosine_matrix
 from airflow_relay.local_agent.extractive.text import plain, question_terms, stems, surface_forms
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 MIN_COVERAGE = 0.6
 MIN_READING_EASE = 20.0
 """Below it even readers of technical documentation struggle."""
-MAX_WORDS = 35
 REPEATED = 0.85
 MIN_SENTENCES = 3
 
@@ -86,7 +86,7 @@ def _check_reading(draft: Draft, ease: float) -> list[dict[str, Any]]:
     feedback = [
         _about(sentence, "long_sentence", f"has {len(sentence.text.split())} words")
         for sentence in draft.all_sentences
-        if len(sentence.text.split()) > MAX_WORDS
+        if len(sentence.text.split()) > REVIEWED_SENTENCE_WORDS
     ]
     if ease < MIN_READING_EASE:
         feedback.append(

@@ -160,7 +160,7 @@ def _worth(
         ease = min(1.0, max(0.0, measure([candidate.text]).flesch_reading_ease / 100))
         worth.append(
             relevance[position]
-            + 0.8 * wanted[position]
+            + 1.2 * wanted[position]
             + 0.3 * (1 - (candidate.passage - 1) / max(1, last))
             + constraints.ease_weight * ease
             + (0.1 if candidate.text in kept else 0.0)
