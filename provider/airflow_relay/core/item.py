@@ -78,6 +78,8 @@ class Run:
     deadline: datetime | None = None
     closed_at: datetime | None = None
     superseded_by: int | None = None
+    shape: Mapping[str, Any] | None = None
+    """The stage's :class:`~airflow_relay.core.completion.StageShape`, as its first guarded task told it."""
 
 
 @dataclass(frozen=True, kw_only=True)

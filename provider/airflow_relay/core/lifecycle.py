@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from airflow_relay.core.completion import SKIPPED_OUTCOME, Completion
 from airflow_relay.core.item import Change, Item, Run, snapshot_of
 from airflow_relay.core.pipeline import DEFAULT_OUTCOME, End, Pipeline, PipelineError, Target
 from airflow_relay.core.states import EventKind, ItemState, RunResult
@@ -46,23 +46,13 @@ def _where(pipeline: Pipeline, stage: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Completion:
-    """What a stage's run ended with, as hand_off or reconciliation found it."""
-
-    result: RunResult
-    outcome: str | None = None
-    error_class: str | None = None
-    error_reason: str | None = None
-
-
 def completed(item: Item, *, pipeline: Pipeline, run: Run, completion: Completion, now: datetime) -> Change:
     """The change after a stage's success (or skip): the next stage, or an end.
 
     :raises UnknownOutcomeError: the router does not know the outcome; the hand-off treats it as a failure.
     """
     stage = pipeline.stage(run.stage)
-    target = route(pipeline, run.stage, completion.outcome)
+    target = route(pipeline, run.stage, completion.outcome, completion.result)
     status = {"status": stage.status} if stage.status else {}
     said = f" with outcome '{completion.outcome}'" if completion.outcome else ""
     skipped = " (skipped)" if completion.result is RunResult.SKIPPED else ""
@@ -77,7 +67,9 @@ def completed(item: Item, *, pipeline: Pipeline, run: Run, completion: Completio
     )
 
 
-def route(pipeline: Pipeline, stage: str, outcome: str | None) -> Target:
+def route(
+    pipeline: Pipeline, stage: str, outcome: str | None, result: RunResult = RunResult.SUCCESS
+) -> Target:
     """Where an outcome leads.
 
     :raises UnknownOutcomeError: names the outcomes that the stage knows.
@@ -86,6 +78,8 @@ def route(pipeline: Pipeline, stage: str, outcome: str | None) -> Target:
     table = declared.routes
     if not declared.is_router:
         return table[DEFAULT_OUTCOME]
+    if outcome is None and result is RunResult.SKIPPED:
+        outcome = SKIPPED_OUTCOME
     if outcome is not None and outcome in table:
         return table[outcome]
     if DEFAULT_OUTCOME in table:
@@ -124,9 +118,6 @@ def enter(item: Item, *, pipeline: Pipeline, target: Target, now: datetime) -> C
             "visits": visits,
             "ready_since": now,
             "not_before": None,
-            "attempts": 0,
-            "attempts_day": None,
-            "last_attempt_at": None,
         },
     )
 

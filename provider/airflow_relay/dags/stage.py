@@ -13,10 +13,11 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.definitions.xcom_arg import XComArg
 from airflow.timetables.trigger import CronTriggerTimetable
 
+from airflow_relay.core.completion import HAND_OFF_TASK_ID, StageShape
 from airflow_relay.core.pipeline import Pipeline, PipelineError, Stage
 from airflow_relay.item_context import item_macro
 from airflow_relay.operators.guard import Guard
-from airflow_relay.operators.hand_off import HAND_OFF_TASK_ID, HandOff
+from airflow_relay.operators.hand_off import HandOff
 from airflow_relay.policies.stage_retry import StageRetryPolicy
 
 MAX_ACTIVE_RUNS: Final = 1000
@@ -127,25 +128,22 @@ def _wire(
         raise PipelineError(f"{where} has no tasks: build at least one in its function.")
     if HAND_OFF_TASK_ID in dag.task_ids:
         raise PipelineError(f"{where}: the task id {HAND_OFF_TASK_ID!r} is taken by Relay: choose another.")
-    for task in work:
-        guard(task, pipeline, declared.name)
     leaves = [t for t in tasks if not t.downstream_task_ids]
     work_ids = {t.task_id for t in work}
     ends = [t.task_id for t in work if not set(t.downstream_task_ids) & work_ids]
+    shape = StageShape(tuple(t.task_id for t in work), tuple(ends), _result_task_id(where, result))
+    for task in work:
+        guard(task, pipeline, declared.name, shape)
     hand_off = HandOff(
-        task_id=HAND_OFF_TASK_ID,
-        pipeline=pipeline,
-        stage=declared.name,
-        work=[t.task_id for t in work],
-        ends=ends,
-        result_task_id=_result_task_id(where, result),
-        intake=intake,
+        task_id=HAND_OFF_TASK_ID, pipeline=pipeline, stage=declared.name, shape=shape, intake=intake
     )
     leaves >> hand_off
     hand_off.as_teardown(on_failure_fail_dagrun=True)
 
 
-def guard(task: BaseOperator | MappedOperator, pipeline: Pipeline, stage_name: str) -> None:
+def guard(
+    task: BaseOperator | MappedOperator, pipeline: Pipeline, stage_name: str, shape: StageShape
+) -> None:
     """Set the guard and the retry policy on an operator, in front of what its author set.
 
     After the body is built, since ``@task(pre_execute=…)`` and a task group's default_args replace what
@@ -153,11 +151,11 @@ def guard(task: BaseOperator | MappedOperator, pipeline: Pipeline, stage_name: s
     """
     if isinstance(task, MappedOperator):
         arguments = task.partial_kwargs
-        arguments["pre_execute"] = Guard(pipeline, stage_name, arguments.get("pre_execute"))
+        arguments["pre_execute"] = Guard(pipeline, stage_name, shape, arguments.get("pre_execute"))
         arguments["retry_policy"] = StageRetryPolicy(arguments.get("retry_policy"))
         task.start_from_trigger = False
     else:
-        task._pre_execute_hook = Guard(pipeline, stage_name, task._pre_execute_hook)  # noqa: SLF001 - no public setter
+        task._pre_execute_hook = Guard(pipeline, stage_name, shape, task._pre_execute_hook)  # noqa: SLF001 - no public setter
         task.retry_policy = StageRetryPolicy(task.retry_policy)
         # Such a task would start in the triggerer, before any guard.
         task.start_from_trigger = False

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_relay.core import lifecycle
+from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import RETRYABLE, ErrorClass
 from airflow_relay.core.item import Change, Item, Run
-from airflow_relay.core.lifecycle import Completion
 from airflow_relay.core.pipeline import Pipeline, PipelineError
 from airflow_relay.core.states import EventKind, ItemState, RunResult, RunState
 from airflow_relay.ledger import breakers, dead_letters, items, results, runs

@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import func, select
 
 from airflow_relay.core import guard as rules
+from airflow_relay.core.completion import StageShape
 from airflow_relay.core.guard import GuardAction, GuardDecision
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.pipeline import Pipeline
@@ -95,6 +96,7 @@ def perform(
     guarded: Guarded,
     *,
     pipeline: Pipeline,
+    shape: StageShape,
     clear_number: int,
     limits: Mapping[str, int],
     now: datetime,
@@ -104,11 +106,21 @@ def perform(
     if run is None or item is None:
         return guarded
     if decision.action in (GuardAction.REOPEN, GuardAction.REWIND):
-        return _reopen(tx, guarded, run, item, pipeline, clear_number=clear_number, limits=limits, now=now)
+        return _reopen(
+            tx,
+            guarded,
+            run,
+            item,
+            pipeline=pipeline,
+            shape=shape,
+            clear_number=clear_number,
+            limits=limits,
+            now=now,
+        )
     if decision.record_clear and clear_number > run.clear_number:
         runs.change(tx, run.id, clear_number=clear_number)
     if decision.action is GuardAction.GO_ON and run.started_at is None:
-        runs.start(tx, item, run, pipeline, now)
+        runs.start(tx, item, run, pipeline=pipeline, shape=shape, now=now)
     return guarded
 
 
@@ -117,8 +129,9 @@ def _reopen(
     guarded: Guarded,
     run: Run,
     item: Item,
-    pipeline: Pipeline,
     *,
+    pipeline: Pipeline,
+    shape: StageShape,
     clear_number: int,
     limits: Mapping[str, int],
     now: datetime,
@@ -143,6 +156,7 @@ def _reopen(
         error_reason=None,
         closed_at=None,
         started_at=now,
+        shape=shape.to_json(),
         deadline=None if timeout is None else now + timeout,
     )
     superseded = runs.supersede(tx, item.id, by=run, now=now)

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import func, insert, select
 
 from airflow_relay.core import lifecycle
+from airflow_relay.core.completion import StageShape
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.naming import MAX_KEY
 from airflow_relay.core.pipeline import Pipeline
@@ -136,6 +137,7 @@ def adopt(
     dag_id: str,
     run_id: str,
     clear_number: int,
+    shape: StageShape,
     limits: Mapping[str, int],
     now: datetime,
 ) -> tuple[Item, Run] | None:
@@ -174,6 +176,7 @@ def adopt(
         "sent_at": now,
         "confirmed_at": now,
         "started_at": now,
+        "shape": shape.to_json(),
         "deadline": None if declared.timeout is None else now + declared.timeout,
     }
     run = codec.run_from(tx.conn.execute(insert(run_table).values(**row).returning(run_table)).one())

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import delete, func, insert, select, update
 
 from airflow_relay.core import naming
+from airflow_relay.core.completion import StageShape
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.states import AIRFLOW_RUNS_KEY, EventKind, ItemState, RunResult, RunState
@@ -138,13 +139,14 @@ def claim_unconfirmed(tx: Tx, now: datetime, *, older_than: timedelta = RESEND_A
     return found
 
 
-def start(tx: Tx, item: Item, run: Run, pipeline: Pipeline, now: datetime) -> None:
+def start(tx: Tx, item: Item, run: Run, *, pipeline: Pipeline, shape: StageShape, now: datetime) -> None:
     """The run's first guarded task begins: the item runs, and the clock of the stage's timeout with it."""
     timeout = pipeline.stage(run.stage).timeout if pipeline.has_stage(run.stage) else None
     change(
         tx,
         run.id,
         started_at=now,
+        shape=shape.to_json(),
         confirmed_at=run.confirmed_at or now,
         deadline=None if timeout is None else now + timeout,
     )

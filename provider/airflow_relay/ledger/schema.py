@@ -136,6 +136,7 @@ runs = Table(
     Column("deadline", Instant),
     Column("closed_at", Instant),
     Column("superseded_by", _ID),
+    Column("shape", Json),
     UniqueConstraint("dag_id", "run_id"),
 )
 _OPEN = runs.c.state == RunState.OPEN

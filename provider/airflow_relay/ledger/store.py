@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import select
 
+from airflow_relay.core.completion import Completion, StageShape
 from airflow_relay.core.guard import GuardAction
 from airflow_relay.core.item import Item, Run
-from airflow_relay.core.lifecycle import Completion
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.ledger import (
@@ -188,6 +188,7 @@ class Ledger:
         run_id: str,
         clear_number: int,
         pipeline: Pipeline,
+        shape: StageShape,
         is_entry_dag: bool,
         named_ledger: str | None,
         now: datetime,
@@ -214,7 +215,13 @@ class Ledger:
             if guarded.decision.action in _REOPENS:
                 return guarded
             return guarding.perform(
-                tx, guarded, pipeline=pipeline, clear_number=clear_number, limits={}, now=now
+                tx,
+                guarded,
+                pipeline=pipeline,
+                shape=shape,
+                clear_number=clear_number,
+                limits={},
+                now=now,
             )
 
     def reopen(
@@ -224,6 +231,7 @@ class Ledger:
         run_id: str,
         clear_number: int,
         pipeline: Pipeline,
+        shape: StageShape,
         conditions: Conditions,
         now: datetime,
     ) -> Guarded:
@@ -241,7 +249,13 @@ class Ledger:
             )
             limits = dispatching.effective_limits(declarations.load_all(tx), conditions)
             return guarding.perform(
-                tx, guarded, pipeline=pipeline, clear_number=clear_number, limits=limits, now=now
+                tx,
+                guarded,
+                pipeline=pipeline,
+                shape=shape,
+                clear_number=clear_number,
+                limits=limits,
+                now=now,
             )
 
     def adopt(
@@ -253,6 +267,7 @@ class Ledger:
         dag_id: str,
         run_id: str,
         clear_number: int,
+        shape: StageShape,
         conditions: Conditions,
         now: datetime,
     ) -> tuple[Item, Run] | None:
@@ -268,6 +283,7 @@ class Ledger:
                 dag_id=dag_id,
                 run_id=run_id,
                 clear_number=clear_number,
+                shape=shape,
                 limits=limits,
                 now=now,
             )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
 from airflow_relay.clock import utcnow
+from airflow_relay.core.completion import StageShape
 from airflow_relay.core.guard import GuardAction
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.crash import CrashPoint, crash_point
@@ -48,6 +49,7 @@ class Guard:
 
     pipeline: Pipeline
     stage: str
+    shape: StageShape
     author: Callable[[Any], None] | None = None
 
     def __call__(self, context: Mapping[str, Any]) -> None:
@@ -81,6 +83,7 @@ class Guard:
             run_id=run.run_id,
             clear_number=clear_number(context),
             pipeline=self.pipeline,
+            shape=self.shape,
             is_entry_dag=self.stage == self.pipeline.entry.name,
             named_ledger=None if _asked_item(context) else (run.conf or {}).get("ledger"),
             now=utcnow(),
@@ -93,6 +96,7 @@ class Guard:
             run_id=run.run_id,
             clear_number=clear_number(context),
             pipeline=self.pipeline,
+            shape=self.shape,
             conditions=read_conditions(ledger, now),
             now=now,
         )
@@ -112,6 +116,7 @@ class Guard:
             dag_id=run.dag_id,
             run_id=run.run_id,
             clear_number=clear_number(context),
+            shape=self.shape,
             conditions=conditions,
             now=now,
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -12,8 +13,8 @@ from airflow.sdk.definitions.retry_policy import RetryDecision
 
 from airflow_relay import compat
 from airflow_relay.clock import utcnow
+from airflow_relay.core.completion import Completion, StageShape, completion_of, outcome_of
 from airflow_relay.core.item import Run
-from airflow_relay.core.lifecycle import Completion
 from airflow_relay.core.pipeline import End, Pipeline
 from airflow_relay.core.states import RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
@@ -27,13 +28,6 @@ from airflow_relay.operators.guard import clear_number
 from airflow_relay.operators.trigger import RelayTrigger
 
 log: Final = logging.getLogger(__name__)
-
-HAND_OFF_TASK_ID: Final = "hand_off"
-SKIPPED_OUTCOME: Final = "skipped"
-"""The outcome of a router whose work was skipped; its route table may name it."""
-
-_FAILED_STATES: Final = frozenset({"failed", "upstream_failed"})
-_SKIPPED_STATES: Final = frozenset({"skipped", "removed"})
 
 
 class StageFailedError(RuntimeError):
@@ -61,9 +55,7 @@ class HandOff(RelayTrigger):
 
     :param pipeline: the declaration; the ledger is told of it when it has changed.
     :param stage: the stage's name.
-    :param work: task ids of the body, teardowns aside: one of them failed means the stage failed.
-    :param ends: those at the end: all of them skipped means the stage was skipped.
-    :param result_task_id: the task whose return value is the stage's result.
+    :param shape: which tasks are work, and whose return value is the result.
     :param intake: of the entry stage: finds new work and returns items (see ``Ledger.intake``).
     """
 
@@ -72,17 +64,13 @@ class HandOff(RelayTrigger):
         *,
         pipeline: Pipeline,
         stage: str,
-        work: Collection[str],
-        ends: Collection[str],
-        result_task_id: str | None = None,
+        shape: StageShape,
         intake: Callable[[], Iterable[Any]] | None = None,
         **kwargs: Any,
     ) -> None:
         self.pipeline = pipeline
         self.stage = stage
-        self.work = tuple(work)
-        self.ends = tuple(ends)
-        self.result_task_id = result_task_id
+        self.shape = shape
         self.intake = intake
         kwargs.setdefault("retry_policy", HandOffRetryPolicy())
         kwargs.setdefault("retries", 10)
@@ -138,28 +126,20 @@ class HandOff(RelayTrigger):
         return done.closed.text
 
     def _completion(self, context: Mapping[str, Any], states: Mapping[str, Any]) -> Completion:
-        """What the body's task states and its return value say."""
-        failed = [t for t, state in _of(states, self.work) if state in _FAILED_STATES]
-        if failed:
-            return Completion(
-                RunResult.FAILED, error_reason=f"no error was reported; failed tasks: {', '.join(failed)}"
-            )
-        ends = [state for _, state in _of(states, self.ends)]
-        if ends and all(state in _SKIPPED_STATES for state in ends):
-            router = self.pipeline.stage(self.stage).is_router
-            return Completion(RunResult.SKIPPED, outcome=SKIPPED_OUTCOME if router else None)
-        router = self.pipeline.stage(self.stage).is_router
-        return Completion(RunResult.SUCCESS, outcome=outcome_of(self._returned(context)) if router else None)
+        completion = completion_of(states, self.shape)
+        if completion.result is RunResult.SUCCESS and self.pipeline.stage(self.stage).is_router:
+            return replace(completion, outcome=outcome_of(self._returned(context)))
+        return completion
 
     def _returned(self, context: Mapping[str, Any]) -> Any:
-        if self.result_task_id is None:
+        if self.shape.result_task_id is None:
             return None
-        return context["ti"].xcom_pull(task_ids=self.result_task_id, key="return_value")
+        return context["ti"].xcom_pull(task_ids=self.shape.result_task_id, key="return_value")
 
     def _result(
         self, ledger: Ledger, context: Mapping[str, Any], run: Run, completion: Completion
     ) -> Stored | None:
-        if completion.result is not RunResult.SUCCESS or self.result_task_id is None:
+        if completion.result is not RunResult.SUCCESS or self.shape.result_task_id is None:
             return None
         with ledger.read() as tx:
             key = items.by_id(tx, run.item_id).key
@@ -184,22 +164,3 @@ class HandOff(RelayTrigger):
         )
         self.send(ledger, context, grants)
         return {"new": list(registered.new), "known": len(registered.known), "granted": len(grants)}
-
-
-def outcome_of(value: Any) -> str | None:
-    """The outcome in a stage's return value: the text itself, or the ``outcome`` of a mapping."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and isinstance(value.get("outcome"), str):
-        return str(value["outcome"])
-    return None
-
-
-def _of(states: Mapping[str, Any], task_ids: Collection[str]) -> list[tuple[str, str]]:
-    """(task, state) of these tasks; a mapped one appears as ``<task_id>_<index>``."""
-    wanted = set(task_ids)
-    return [
-        (name, str(state))
-        for name, state in states.items()
-        if name in wanted or (name.rpartition("_")[0] in wanted and name.rpartition("_")[2].isdigit())
-    ]

@@ -291,6 +291,7 @@ def upgrade() -> None:
         sa.Column("deadline", sa.BigInteger(), nullable=True),
         sa.Column("closed_at", sa.BigInteger(), nullable=True),
         sa.Column("superseded_by", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
+        sa.Column("shape", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["item_id"], ["items.id"], name=op.f("fk_runs_item_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
         sa.UniqueConstraint("dag_id", "run_id", name=op.f("uq_runs_dag_id_run_id")),
