@@ -62,26 +62,32 @@ def item(item_id: int, stage: str = "work", *, waited: float = 0, **more: Any) -
     return Candidate(item_id=item_id, pipeline=pipeline, stage=stage, **values)
 
 
-def groups_of(items: Iterable[Candidate], now: datetime = NOW) -> list[Group]:
-    """The groups that a ledger with these ready items would count."""
-    counted: dict[tuple[Any, ...], list[Candidate]] = {}
+def kinds_of(items: Iterable[Candidate], now: datetime) -> dict[tuple[Any, ...], list[Candidate]]:
+    """Ready items by what a ledger groups them by."""
+    kinds: dict[tuple[Any, ...], list[Candidate]] = {}
     for c in items:
         if c.due(now):
-            key = (c.pipeline, c.stage, c.dag_id, c.klass, c.rank, c.keys)
-            counted.setdefault(key, []).append(c)
-    return [
-        Group(
-            pipeline=pipeline,
-            stage=stage,
-            dag_id=dag_id,
-            klass=klass,
-            rank=rank,
-            keys=keys,
-            count=len(members),
-            oldest=min(c.ready_since for c in members),
-        )
-        for (pipeline, stage, dag_id, klass, rank, keys), members in counted.items()
-    ]
+            kinds.setdefault((c.pipeline, c.stage, c.dag_id, c.klass, c.rank, c.keys), []).append(c)
+    return kinds
+
+
+def groups_of(items: Iterable[Candidate], now: datetime = NOW) -> list[Group]:
+    """The groups that a ledger with these ready items would count."""
+    return [_group(members) for members in kinds_of(items, now).values()]
+
+
+def _group(members: list[Candidate]) -> Group:
+    first = members[0]
+    return Group(
+        pipeline=first.pipeline,
+        stage=first.stage,
+        dag_id=first.dag_id,
+        klass=first.klass,
+        rank=first.rank,
+        keys=first.keys,
+        count=len(members),
+        oldest=min(c.ready_since for c in members),
+    )
 
 
 def snapshot(*items: Candidate, now: datetime = NOW, **more: Any) -> Snapshot:
@@ -91,18 +97,10 @@ def snapshot(*items: Candidate, now: datetime = NOW, **more: Any) -> Snapshot:
 
 def as_a_ledger_loads(full: Snapshot, now: datetime = NOW) -> Snapshot:
     """The same snapshot with only the candidates that :func:`wanted` asks for."""
-    loaded: list[Candidate] = []
-    for group in full.groups:
-        members = [
-            c
-            for c in full.candidates
-            if c.due(now)
-            and groups_of([c], now)[0].keys == group.keys
-            and (c.pipeline, c.stage, c.rank, c.klass)
-            == (group.pipeline, group.stage, group.rank, group.klass)
-        ]
+    bare, loaded = full.with_candidates(()), []
+    for members in kinds_of(full.candidates, now).values():
         members.sort(key=lambda c: order_key(c, now))
-        loaded += members[: wanted(group, full.with_candidates(()), now)]
+        loaded += members[: wanted(_group(members), bare, now)]
     return full.with_candidates(loaded)
 
 
