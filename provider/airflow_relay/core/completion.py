@@ -66,8 +66,8 @@ def has_ended(states: Mapping[str, Any]) -> bool:
 def completion_of(states: Mapping[str, Any], shape: StageShape) -> Completion:
     """Read a run's task states (task or ``<task>_<map index>`` → state); the outcome is not in them.
 
-    A failed task fails the stage even if a task behind it ran all the same (``all_done``): a clean-up must not
-    hide a failure. Teardowns are not work, so theirs do not count.
+    A failed task fails the stage even if a task behind it ran all the same (``all_done``): a clean-up must
+    not hide a failure. Teardowns are not work, so theirs do not count.
     """
     failed = [name for name, state in _of(states, shape.work) if state in FAILED_STATES]
     if failed:

@@ -10,7 +10,7 @@ from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import RETRYABLE, ErrorClass
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.pipeline import Pipeline, PipelineError
-from airflow_relay.core.states import EventKind, ItemState, RunResult, RunState
+from airflow_relay.core.states import IN_FLIGHT, EventKind, ItemState, RunResult, RunState
 from airflow_relay.ledger import breakers, dead_letters, items, results, runs
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.results import Stored
@@ -43,8 +43,7 @@ def close_run(
     now: datetime,
 ) -> Closed:
     """Close a run once. The caller holds the dispatcher's lock and dispatches afterwards."""
-    run = runs.locked(tx, run_id)
-    item = items.locked(tx, run.item_id)
+    item, run = runs.lock_with_item(tx, run_id)
     if run.state is not RunState.OPEN:
         return Closed(item, run, already=True, current=False, text="The run was closed before.")
     completion = _with_recorded_error(run, completion)
@@ -115,8 +114,8 @@ def record_error(
     tx: Tx, run: Run, *, error_class: str, reason: str, task_id: str, will_retry: bool, now: datetime
 ) -> None:
     """Keep the verdict on a task's error, before Airflow knows the task's state."""
-    item = items.locked(tx, run.item_id)
-    if runs.locked(tx, run.id).state is not RunState.OPEN or item.epoch != run.epoch:
+    item, run = runs.lock_with_item(tx, run.id)
+    if run.state is not RunState.OPEN or item.epoch != run.epoch:
         return
     runs.change(tx, run.id, error_class=error_class, error_reason=reason)
     items.perform(
@@ -131,3 +130,28 @@ def record_error(
             run=run.id,
         ),
     )
+
+
+def withdraw(tx: Tx, run_id: int, *, pipeline: Pipeline, why: str, now: datetime) -> bool:
+    """Take back a grant that has not started; the item waits again. The caller holds the dispatcher's lock.
+
+    :return: false when the run has started, or ended, in the meantime.
+    """
+    item, run = runs.lock_with_item(tx, run_id)
+    if run.state is not RunState.OPEN or run.started_at is not None:
+        return False
+    runs.change(tx, run.id, state=RunState.SUPERSEDED, result=RunResult.WITHDRAWN, closed_at=now)
+    runs.free_slots(tx, run.id)
+    breakers.run_ended(tx, run, result=RunResult.WITHDRAWN, error_class=None, now=now)
+    if item.epoch != run.epoch or item.state not in IN_FLIGHT:
+        return True
+    change = lifecycle.ready_again(
+        item,
+        pipeline=pipeline,
+        kind=EventKind.WITHDRAWN,
+        text=f"Grant {run.epoch} of {run.stage} was taken back: {why}",
+        now=now,
+        ready_since=run.ready_since or now,
+    )
+    items.perform(tx, item, change)
+    return True

@@ -182,7 +182,7 @@ def _reopen(
     )
     after = items.perform(tx, item, change)
     dead_letters.resolve(tx, item.id, resolution="cleared", by="a clear in Airflow", now=now)
-    return Guarded(guarded.decision, runs.locked(tx, run.id), after)
+    return Guarded(guarded.decision, runs.by_id(tx, run.id), after)
 
 
 def _keys_of(pipeline: Pipeline, run: Run) -> Sequence[str]:

@@ -84,8 +84,14 @@ def find(tx: Tx, dag_id: str, run_id: str) -> Run | None:
     return None if row is None else codec.run_from(row)
 
 
-def locked(tx: Tx, run: int) -> Run:
-    return codec.run_from(tx.conn.execute(select(runs).where(runs.c.id == run).with_for_update()).one())
+def by_id(tx: Tx, run: int) -> Run:
+    return codec.run_from(tx.conn.execute(select(runs).where(runs.c.id == run)).one())
+
+
+def lock_with_item(tx: Tx, run: int) -> tuple[Item, Run]:
+    """The run and its item, both safe from other writers: whoever changes a run locks its item first."""
+    item = items.locked(tx, by_id(tx, run).item_id)
+    return item, by_id(tx, run)
 
 
 def newest(tx: Tx, item_id: int) -> Run | None:
@@ -132,6 +138,7 @@ def claim_unconfirmed(tx: Tx, now: datetime, *, older_than: timedelta = RESEND_A
         )
         .order_by(runs.c.id)
         .limit(100)
+        .with_for_update(skip_locked=True)
     )
     found = [codec.run_from(r) for r in tx.conn.execute(query)]
     if found:
