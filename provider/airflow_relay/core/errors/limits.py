@@ -1,4 +1,4 @@
-"""Tells limits apart: one that soon frees itself, one that money or a long window ends, one below the request.
+"""Tells limits apart: one that frees itself, one that money or a long window ends, one below the request.
 
 All three come as 429 "rate limit exceeded" from one provider or another.
 """
@@ -27,6 +27,13 @@ _ROLLING = re.compile(r"rate[- ]limit (?:reached|exceeded)|on (?:tokens|requests
 _QUOTA_PROSE = re.compile(
     r"exceeded your current quota|quota exceeded|insufficient_quota|exceeded .{0,30}quota|quota"
 )
+_SHORT_WINDOW_WORDS = re.compile(
+    r"(?:per|/|a|each)[ _]?(?:minute|second|min|sec)\b|per_(?:minute|second)_|每(?:分钟|秒)"
+)
+_MONEY_OR_LONG = re.compile(
+    r"balance|credit|billing|budget|spend|payment|recharge|per[ _-]?day|daily|monthly|per[ _-]?month"
+    r"|limit:? 0\b|余额|充值"
+)
 _SHORT_WINDOW = re.compile(r"per_?(?:minute|second)")
 
 
@@ -49,6 +56,8 @@ def limit_signals(found: Evidence, prose: str, status: int | None, wait: float |
 
 
 def _window_signals(prose: str, status: int | None, wait: float | None) -> list[Signal]:
+    if _SHORT_WINDOW_WORDS.search(prose) and _QUOTA_PROSE.search(prose) and not _MONEY_OR_LONG.search(prose):
+        return [Signal(C.RATE_LIMIT, SPECIFIC + 3, 0, "a quota per minute or second")]
     soon = wait is not None and wait <= SOON
     if _LONG_WINDOW.search(prose) and _LIMIT_WORDS.search(prose):
         if soon and _ROLLING.search(prose):

@@ -292,7 +292,7 @@ RULES: tuple[WordRule, ...] = (
         C.SERVER_ERROR,
         VAGUE,
         r"server_?(?:side_)?_?error|^internal$|api_?error|upstream|provider_(?:response_)?error|"
-        r"service_error|runtime_error|aborted|generation_failed|failed_generation|unknown_error_type",
+        r"service_error|aborted|generation_failed|failed_generation|unknown_error_type",
         "every OpenAI-compatible server; google.rpc INTERNAL, ABORTED",
     ),
 )
