@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from airflow_relay.core.snapshot import Snapshot
 from airflow_relay.core.states import AIRFLOW_RUNS_KEY, DEFAULT_AIRFLOW_RUNS
 
 
+def limit_of(key: str, snapshot: Snapshot) -> int | None:
+    """The effective limit of a key; None when it has none."""
+    return snapshot.limits.get(key, DEFAULT_AIRFLOW_RUNS if key == AIRFLOW_RUNS_KEY else None)
+
+
+def free_units(key: str, snapshot: Snapshot) -> int | None:
+    """What is free of a key; None when it has no limit.
+
+    A limit that was lowered below what is in use drains: nothing is free, and nothing is stopped.
+    """
+    limit = limit_of(key, snapshot)
+    return None if limit is None else max(0, limit - snapshot.usage.get(key, 0))
+
+
 class Room:
     """Free units of limited keys while a plan grows; each grant takes from them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.limits = {AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS, **snapshot.limits}
-        self.used = {key: snapshot.usage.get(key, 0) for key in self.limits}
-        # A limit that was lowered below what is in use drains: nothing is free, nothing is stopped.
-        self.free = {key: max(0, limit - self.used[key]) for key, limit in self.limits.items()}
+        free = {key: free_units(key, snapshot) for key in (*snapshot.limits, AIRFLOW_RUNS_KEY)}
+        self.free = {key: units for key, units in free.items() if units is not None}
+        self.used = {key: snapshot.usage.get(key, 0) for key in self.free}
         self.holders = [frozenset(keys) for keys in snapshot.running]
 
     @property
@@ -25,10 +37,6 @@ class Room:
 
     def limited(self, keys: Iterable[str]) -> list[str]:
         return [key for key in keys if key in self.free and key != AIRFLOW_RUNS_KEY]
-
-    def most(self, keys: Iterable[str]) -> int:
-        """How many items with these keys there is room for."""
-        return min((self.free.get(key, sys.maxsize) for key in (*keys, AIRFLOW_RUNS_KEY)), default=0)
 
     def short(self, keys: Iterable[str]) -> list[str]:
         return [key for key in keys if self.free.get(key, 1) <= 0]

@@ -44,7 +44,7 @@ from itertools import chain
 from typing import Final
 
 from airflow_relay.core.breaker import BreakerGate
-from airflow_relay.core.capacity import Room
+from airflow_relay.core.capacity import Room, free_units, limit_of
 from airflow_relay.core.pipeline import Pipeline, PipelineError
 from airflow_relay.core.snapshot import (
     Candidate,
@@ -128,13 +128,14 @@ def wanted(group: Group, snapshot: Snapshot, now: datetime) -> int:
     """
     if group.count <= 0 or gate(group, snapshot, now) is not None:
         return 0
-    room = Room(snapshot)
-    if room.full:
+    free = [units for key in group.keys if (units := free_units(key, snapshot)) is not None]
+    runs = free_units(AIRFLOW_RUNS_KEY, snapshot)
+    if not runs:
         return 0
-    most = min(group.count, room.most(group.keys))
+    most = min(group.count, runs, *free)
     if snapshot.breakers.get((group.pipeline, group.stage)) is BreakerGate.PROBE:
         most = min(most, 1)
-    may_reserve = age(group.oldest, now) > 0 and len(room.limited(group.keys)) > 1
+    may_reserve = age(group.oldest, now) > 0 and len(free) > 1
     return min(group.count, most + 1) if may_reserve else most
 
 
@@ -211,12 +212,12 @@ def _idle_must_wait(snapshot: Snapshot, now: datetime) -> bool:
     return any(r.klass in STOPS_IDLE and _gate(r, snapshot, now) is None for r in chain(groups, loaded))
 
 
-Kind = tuple[str, str, str, int, tuple[str, ...]]
+Kind = tuple[str, str, str, str, int, tuple[str, ...]]
 
 
 def _kind(ready: Group | Candidate) -> Kind:
-    """What the items of one group have in common, as far as it decides what they need."""
-    return (ready.pipeline, ready.stage, ready.klass.value, ready.rank, ready.keys)
+    """What the items of one group have in common: what gates look at, and what they need."""
+    return (ready.pipeline, ready.stage, ready.dag_id, ready.klass.value, ready.rank, ready.keys)
 
 
 class _Decision:
@@ -229,14 +230,18 @@ class _Decision:
         self.granted: dict[StageKey, int] = {}
         self.grants: list[Grant] = []
         self.reserved: list[Reservation] = []
+        self.gates: dict[Kind, WaitReason | None] = {}
         self.groups = (*snapshot.groups, *self.ungrouped())
         self.may_reserve = self.reserving()
 
     def gate(self, group: Group | Candidate) -> WaitReason | None:
-        found = _gate(group, self.snapshot, self.now)
-        if found is None and group.klass is PriorityClass.P3 and self.idle_waits:
-            return WaitReason.IDLE
-        return found
+        """As :func:`gate`, each kind asked once."""
+        kind = _kind(group)
+        if kind not in self.gates:
+            found = _gate(group, self.snapshot, self.now)
+            idle = found is None and group.klass is PriorityClass.P3 and self.idle_waits
+            self.gates[kind] = WaitReason.IDLE if idle else found
+        return self.gates[kind]
 
     def consider(self, candidate: Candidate) -> None:
         stage = (candidate.pipeline, candidate.stage)
@@ -359,7 +364,9 @@ class _Decision:
     def shortage(self, key: str) -> str:
         held = sum(r.key == key for r in self.reserved)
         reserved = f", {held} reserved for items that have waited long" if held else ""
-        return f"{self.room.used[key]} of {self.room.limits[key]} units of '{key}' are in use{reserved}"
+        return (
+            f"{self.room.used[key]} of {limit_of(key, self.snapshot)} units of '{key}' are in use{reserved}"
+        )
 
     def words(self, reason: WaitReason, group: Group) -> str:
         holds = self.snapshot.conditions.holds

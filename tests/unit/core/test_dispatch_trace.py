@@ -102,9 +102,8 @@ class Judge:
 
     def p2_has_work(self, decision: Decision) -> bool:
         running = any(c.klass is P2 for c in decision.running.values())
-        return running or any(
-            c.klass is P2 and not self.stopped(c, decision) for c in decision.waiting.values()
-        )
+        waiting = [c for c in decision.waiting.values() if c.klass is P2]
+        return running or any(not self.stopped(c, decision) for c in waiting)
 
     def look(self, decision: Decision) -> None:
         chosen = [decision.waiting[number] for number in granted(decision.plan)]
@@ -131,12 +130,9 @@ class Judge:
     def order(self, chosen: list[Candidate], able: list[Candidate], free: dict[str, int], decision: Decision):
         """No item that waits could have run in the place of one that is ordered after it."""
         rank = lambda c: order_key(c, decision.now)  # noqa: E731
-        holders = {
-            n: c for n, c in decision.waiting.items() if any(r.item_id == n for r in decision.plan.reserved)
-        }
+        reserved = [(decision.waiting[r.item_id], r.key) for r in decision.plan.reserved]
         for candidate in able:
-            before = {n for n, c in holders.items() if rank(c) < rank(candidate)}
-            held = Counter(r.key for r in decision.plan.reserved if r.item_id in before)
+            held = Counter(key for holder, key in reserved if rank(holder) < rank(candidate))
             for other in chosen:
                 if rank(candidate) < rank(other):
                     room = [free.get(k, 1) - held[k] + (k in other.keys) for k in candidate.keys]

@@ -1,8 +1,8 @@
 """Write newsroom_phase_times.csv: phase times of three publications with forty items each.
 
 The figures are made, not measured. The shape follows what people report of agent work: most runs take
-minutes, a few take an hour or more (log-normal), and about four in ten drafts go back after their critique, at
-most twice. Medians in minutes: research 24, draft 20, critique 8 (six critics side by side), qa 7, ship 2;
+minutes, a few take an hour or more (log-normal), and about four in ten drafts go back after their critique,
+at most twice. Medians in minutes: research 24, draft 20, critique 8 (six critics side by side), qa 7, ship 2;
 nothing takes longer than the stage timeout of 180. Each publication takes in four items every two hours, ten
 times, staggered by 20 minutes, beginning at 00:00. The seed is fixed, so the file can be made again, byte by
 byte:
