@@ -13,7 +13,7 @@ from jinja2 import pass_context
 from airflow_relay.core.item import Item, Run
 from airflow_relay.core.naming import slug
 from airflow_relay.hooks.ledger import get_ledger
-from airflow_relay.ledger import guarding, results
+from airflow_relay.ledger import guarding, results, runs
 from airflow_relay.ledger.results import PAYLOAD
 
 
@@ -77,6 +77,23 @@ class ItemView:
     def results(self) -> Mapping[str, Any]:
         """Stage → result of its latest visit."""
         return {stage: value for stage, value in self._values.items() if stage != PAYLOAD}
+
+    def runs(self) -> list[Run]:
+        """Every run of the item so far, oldest first, this one included."""
+        with get_ledger().read() as tx:
+            return runs.of_item(tx, self.item.id)
+
+    def others(self, stage: str, *, passed: str, outcome: str | None = None) -> list[tuple[str, Any]]:
+        """(key, result of ``stage``) of the pipeline's other items that have passed the stage ``passed``.
+
+        :param outcome: only those that passed it with this outcome.
+        """
+        ledger = get_ledger()
+        with ledger.read() as tx:
+            found = results.of_others(
+                tx, pipeline=self.pipeline, stage=stage, passed=passed, outcome=outcome, but=self.item.id
+            )
+        return [(key, results.value_of(result, ledger.objects)) for key, result in found]
 
 
 @dataclass(frozen=True)

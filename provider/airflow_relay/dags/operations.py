@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, get_parsing_context
 from airflow.timetables.trigger import DeltaTriggerTimetable
 
 from airflow_relay.dags.stage import START_DATE
@@ -31,3 +31,10 @@ def dispatch_dag(every: timedelta = timedelta(minutes=5)) -> DAG:
     ) as dag:
         Tick(task_id="tick", trigger_dag_id=DISPATCH_DAG_ID, retries=2, retry_delay=timedelta(seconds=10))
     return dag
+
+
+def operations_dags() -> list[DAG]:
+    """Every operations DAG; in a task process only the one that it runs."""
+    makers = {DISPATCH_DAG_ID: dispatch_dag}
+    asked = get_parsing_context().dag_id
+    return [make() for dag_id, make in makers.items() if asked in (None, dag_id)]

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from airflow_relay.core.naming import slug
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.errors import BadItemError
+from airflow_relay.ledger.schema import items as item_table
 from airflow_relay.ledger.schema import results
 from airflow_relay.ledger.types import dump
 
@@ -106,4 +107,36 @@ def of_item(tx: Tx, item_id: int) -> list[Result]:
 def latest(found: list[Result], objects: ObjectStore) -> Mapping[str, Any]:
     """Stage → value of its latest visit, large ones fetched; the payload under :data:`PAYLOAD`."""
     by_stage = {r.stage: r for r in sorted(found, key=lambda r: r.visit)}
-    return {s: r.value if r.ref is None else json.loads(objects.read(r.ref)) for s, r in by_stage.items()}
+    return {stage: value_of(result, objects) for stage, result in by_stage.items()}
+
+
+def value_of(result: Result, objects: ObjectStore) -> Any:
+    """The value, fetched when it is a large one."""
+    return result.value if result.ref is None else json.loads(objects.read(result.ref))
+
+
+def of_others(
+    tx: Tx, *, pipeline: str, stage: str, passed: str, outcome: str | None, but: int, limit: int = 200
+) -> list[tuple[str, Result]]:
+    """(key, latest result of ``stage``) of the other items of a pipeline that have passed a stage.
+
+    :param passed: the stage that they must have a result of, with ``outcome`` unless it is ``None``.
+    :param but: the item id to leave out.
+    :param limit: of items, those that passed last.
+    """
+    query = (
+        select(results.c.item_id, item_table.c.key, func.max(results.c.id).label("latest"))
+        .join(item_table, item_table.c.id == results.c.item_id)
+        .where(item_table.c.pipeline == pipeline, results.c.stage == passed, results.c.item_id != but)
+        .group_by(results.c.item_id, item_table.c.key)
+        .order_by(func.max(results.c.id).desc())
+        .limit(limit)
+    )
+    if outcome is not None:
+        query = query.where(results.c.outcome == outcome)
+    found = []
+    for row in tx.conn.execute(query).all():
+        of_stage = [r for r in of_item(tx, row.item_id) if r.stage == stage]
+        if of_stage:
+            found.append((row.key, max(of_stage, key=lambda r: r.visit)))
+    return found

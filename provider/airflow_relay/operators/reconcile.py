@@ -168,7 +168,7 @@ def end_overdue(ledger: Ledger, *, conditions: Conditions, now: datetime) -> lis
 
 
 def withdraw_paused(ledger: Ledger, examined: Iterable[Examined], *, now: datetime) -> int:
-    """Take back grants that wait in Airflow behind a paused DAG: until it is unpaused their slots serve others.
+    """Take back grants that wait in Airflow behind a paused DAG: meanwhile their slots serve others.
 
     The queued run then finds that it is superseded, so the item runs once.
     """
