@@ -14,7 +14,8 @@ _ELEMENTS = frozenset(
         "feColorMatrix feOffset feMerge feMergeNode feBlend feFlood feComposite"
     ).split()
 )
-_OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:", re.IGNORECASE)
+# The last one: a backslash can hide any of the others from a search.
+_OUTSIDE = re.compile(r"@import|url\((?!\s*['\"]?#)|javascript:|\\", re.IGNORECASE)
 
 
 class CoverError(ValueError):

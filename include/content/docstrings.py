@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
 from .citations import normalised
 from .packages import documents
 from .passages import Passage, PassageKind, dedented, paragraphs, pieces
-
-if TYPE_CHECKING:
-    from .packages import Document
 
 _OPENING = re.compile(r"^\s*[rR]?(\"\"\"|'''|\"|')")
 _CLOSING = re.compile(r"(\"\"\"|'''|\"|')\s*$")
@@ -32,15 +29,20 @@ def docstring_passages(words: Sequence[str]) -> Iterator[Passage]:
         source = document.file.read_text(encoding="utf-8")
         lowered = source.lower()
         if any(word in lowered for word in wanted):
-            yield from module_passages(document, source)
+            yield from module_passages(document.path, source)
 
 
-def module_passages(document: Document, source: str) -> Iterator[Passage]:
-    """Passages of one module: its own docstring, its public classes and functions, and their parameters."""
+@lru_cache(maxsize=1024)
+def module_passages(path: str, source: str) -> tuple[Passage, ...]:
+    """Passages of one module: its own docstring, its public classes and functions, and their parameters.
+
+    :param path: as citations name it.
+    :param source: the module's text.
+    """
     lines = source.splitlines()
-    module = document.path.rsplit("/", 1)[-1].removesuffix(".py")
-    for title, node in _documented(ast.parse(source), module, outer=()):
-        yield from _docstring(document.path, title, node, lines)
+    module = path.rsplit("/", 1)[-1].removesuffix(".py")
+    documented = _documented(ast.parse(source), module, outer=())
+    return tuple(passage for title, node in documented for passage in _docstring(path, title, node, lines))
 
 
 def _documented(node: ast.AST, module: str, outer: tuple[str, ...]) -> Iterator[tuple[str, ast.Expr]]:

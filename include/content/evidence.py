@@ -1,9 +1,8 @@
 """Passages as a writer can quote them: whole sentences that name what they are about.
 
-Much of Airflow's documentation is written under a name and leaves it out: "This defines the maximum number of
-…", "the slot pool this task should run in", "Milliseconds spent running one scheduler loop". Standing alone on a
-page such words say too little. So the writer gets them as sentences with the name put in. Only that is changed; a
-page's footnote shows the words as they stand in the file.
+Much of Airflow's documentation is written under a name and leaves it out: "This defines the maximum number",
+"the slot pool this task should run in". On a page such words say too little. So the writer gets them as
+sentences with the name put in. Nothing else changes, and a page's footnote shows the words of the file.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .reference import setting_at
+from .reference import metric_at, setting_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +24,8 @@ _STAND_INS = (
     (re.compile(r"\bthis (?:setting|value|option|number)\b"), "{}"),
     (re.compile(r"\bthis many seconds\b"), "{} seconds"),
 )
+# A metric's sentence is often qualified by a second ("Metric with dag_id tagging"): they belong together.
+_QUALIFIER = re.compile(r"\.\s+([A-Z])(?=[a-z])")
 _END = (".", "!", "?", ":", "…")
 
 
@@ -37,5 +38,7 @@ def as_evidence(passage: Mapping[str, Any]) -> dict[str, Any]:
             quote = pattern.sub(replacement.format(setting.option), quote)
         kind = setting.option.rsplit("_", 1)[-1]
         quote = re.sub(rf"\bthis {kind}\b", setting.option, quote)
+    elif metric_at(str(passage["path"]), int(passage["line"])) is not None:
+        quote = _QUALIFIER.sub(lambda match: f"; {match[1].lower()}", quote)
     quote = quote[:1].upper() + quote[1:]
     return {**passage, "quote": quote if quote.endswith(_END) else f"{quote}."}

@@ -59,6 +59,7 @@ def test_an_empty_quote_proves_nothing(quote):
         "/etc/passwd",
         "apache-airflow-core/../../../etc/passwd",
         "apache-airflow-core/airflow/../../x",
+        "apache-airflow-core/airflow/../jinja2/__init__.py",
         "apache-airflow-core/airflow/none.py",
         "apache-airflow-core/airflow",
         "apache-airflow-nothing/airflow/x.py",

@@ -10,6 +10,11 @@ OPEN = (
 )
 
 
+@pytest.mark.parametrize("reference", ["url(#g)", "url('#g')", "url( #g )"])
+def test_references_inside_the_drawing_are_kept(reference):
+    assert reference in safe_svg(f'{OPEN}<rect fill="{reference}"/></svg>')
+
+
 def test_a_drawing_is_kept():
     svg = (
         OPEN + '<defs><linearGradient id="g"><stop offset="0"/></linearGradient></defs>'
@@ -32,6 +37,7 @@ def test_a_drawing_is_kept():
         '<use href="https://example.org/x.svg#a"/>',
         '<use xlink:href="https://example.org/x.svg#a"/>',
         '<rect style="fill: url(https://example.org/x)"/>',
+        "<style>@\\69mport 'https://example.org/x.css';</style>",
         "<style>@import 'https://example.org/x.css';</style>",
         "<style>rect { fill: url( 'https://example.org/x') }</style>",
         '<a href="javascript:alert(1)"><rect/></a>',

@@ -43,6 +43,12 @@ def test_a_phrase_becomes_a_sentence():
     assert as_evidence(found)["quote"] == "Number of this."
 
 
+def test_a_metric_and_its_qualifier_are_one_sentence():
+    metric = next(m for m in metrics() if m.name == "executor.open_slots")
+    found = {"path": METRICS_PATH, "line": metric.passage.line, "end_line": 0, "quote": metric.passage.text}
+    assert as_evidence(found)["quote"].startswith("Number of open slots on executor; legacy metric only")
+
+
 def test_only_the_quote_changes():
     before = passage("This defines the limit")
     after = as_evidence(before)

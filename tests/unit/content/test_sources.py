@@ -9,7 +9,6 @@ import pytest
 from content.briefs import read_briefs
 from content.citations import verify_citation
 from content.docstrings import docstring_passages, module_passages
-from content.packages import Document
 from content.reference import (
     CONFIG_PATH,
     METRICS_PATH,
@@ -144,8 +143,7 @@ class Thing:
 
 
 def test_docstrings_are_cut_into_prose_and_parameters_without_examples():
-    document = Document(path="apache-airflow-core/airflow/thing.py", file=content_settings().briefs)
-    passages = {p.title: p for p in module_passages(document, SOURCE)}
+    passages = {p.title: p for p in module_passages("apache-airflow-core/airflow/thing.py", SOURCE)}
     assert set(passages) == {"thing", "Thing", "Thing(size)", "Thing(other)"}
     lines = SOURCE.splitlines()
     assert passages["Thing(size)"].text.split("\n")[0] in lines[passages["Thing(size)"].line - 1]
