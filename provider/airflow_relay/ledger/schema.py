@@ -198,6 +198,7 @@ jobs = Table(
     Column("fingerprint", String(64), nullable=False),
     Column("key", String(64), nullable=False),
     Column("run", _ID, nullable=False),
+    Column("attempt", String(64), nullable=False),
     Column("protocol", _NAME, nullable=False),
     Column("conn_id", String(250), nullable=False),
     Column("phase", String(32), nullable=False),

@@ -199,6 +199,7 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.Column("key", sa.String(length=64), nullable=False),
         sa.Column("run", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("attempt", sa.String(length=64), nullable=False),
         sa.Column("protocol", sa.String(length=64), nullable=False),
         sa.Column("conn_id", sa.String(length=250), nullable=False),
         sa.Column("phase", sa.String(length=32), nullable=False),
