@@ -53,6 +53,7 @@ _METHODS = {
     Version.V0_3: {"submit": "message/send", "poll": "tasks/get", "cancel": "tasks/cancel"},
 }
 _FIND_PAGE = 50
+_PAGING = frozenset({"nextPageToken", "pageSize", "totalSize"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +207,10 @@ class A2AProtocol(AgentProtocol):
         self, req: JobRequest, reply: HttpReply, *, now: datetime | None = None
     ) -> Snapshot | None:
         result = self._result(reply, "look-up", now)
-        if not isinstance(result.get("tasks", []), list):
+        # An empty list may be left out (protobuf does), but then nothing else than paging is there.
+        if not isinstance(result.get("tasks", []), list) or (
+            "tasks" not in result and result.keys() - _PAGING
+        ):
             raise transient(reply, "look-up: the reply is no list of tasks", now=now)
         tasks = [as_dict(task) for task in as_list(result.get("tasks"))]
         ours = [task for task in tasks if task.get("contextId") == req.key and usable_id(task.get("id"))]
@@ -273,7 +277,11 @@ class A2AProtocol(AgentProtocol):
         if reply.status == 404 and reply.is_html() and not submitting:
             raise transient(reply, f"{what}: a proxy answered", now=now)
         body = require_object(reply, what, now=now, submitting=submitting)
-        return as_dict(body["result"]) if "jsonrpc" in body and "result" in body else body
+        if "jsonrpc" not in body:
+            return body
+        if not isinstance(body.get("result"), dict):
+            raise transient(reply, f"{what}: neither a result nor an error", now=now, ambiguous=submitting)
+        return as_dict(body["result"])
 
     def _snapshot(
         self, ref: JobRef, task: dict[str, Any], reply: HttpReply, now: datetime | None

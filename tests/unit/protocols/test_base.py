@@ -92,7 +92,11 @@ def test_a_snapshot_without_output_keeps_error_and_usage():
 
 def test_a_snapshot_holds_nothing_that_a_database_refuses():
     snapshot = Snapshot(
-        None, Phase.SUCCEEDED, text="a\0b\ud800c", data={"k\0": [float("nan"), "\ud800"]}, artifacts=[{"t": "\0"}]
+        None,
+        Phase.SUCCEEDED,
+        text="a\0b\ud800c",
+        data={"k\0": [float("nan"), "\ud800"]},
+        artifacts=[{"t": "\0"}],
     )
     assert snapshot.text == "ab?c"
     assert snapshot.data == {"k": [None, "?"]}
@@ -133,7 +137,9 @@ def test_header_names_compare_without_case_and_repeated_ones_are_joined():
     assert "1" not in repr(reply.headers)
 
 
-@pytest.mark.parametrize("body", ["", "<html>503</html>", '{"id": "resp_', "nope", b"\xff\xfe\xfa", "[" * 100_000])
+@pytest.mark.parametrize(
+    "body", ["", "<html>503</html>", '{"id": "resp_', "nope", b"\xff\xfe\xfa", "[" * 100_000]
+)
 def test_what_is_no_complete_json_is_no_json(body):
     reply = HttpReply(200, {}, body)
     assert reply.json() is None

@@ -13,7 +13,12 @@ REF = JobRef("openclaw", "t1")
 
 def task(state: str, text: str = "") -> HttpReply:
     artifacts = [{"artifactId": "a", "parts": [{"text": text}]}] if text else []
-    result = {"id": "t1", "contextId": "k", "status": {"state": f"TASK_STATE_{state}"}, "artifacts": artifacts}
+    result = {
+        "id": "t1",
+        "contextId": "k",
+        "status": {"state": f"TASK_STATE_{state}"},
+        "artifacts": artifacts,
+    }
     return HttpReply(200, {}, json.dumps({"jsonrpc": "2.0", "id": "relay", "result": result}))
 
 

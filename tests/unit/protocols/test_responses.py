@@ -26,11 +26,23 @@ NOW = datetime(2026, 11, 30, 12, tzinfo=timezone.utc)
 
 
 def message(text: str, **fields) -> dict:
-    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}], **fields}
+    return {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": text}],
+        **fields,
+    }
 
 
 def response(status: str | None = "completed", **fields) -> dict:
-    body = {"id": "resp_1", "object": "response", "status": status, "output": [], "error": None, "usage": None}
+    body = {
+        "id": "resp_1",
+        "object": "response",
+        "status": status,
+        "output": [],
+        "error": None,
+        "usage": None,
+    }
     return {**body, **fields}
 
 
@@ -194,7 +206,8 @@ def test_a_poll_that_meets_trouble_is_no_news(status):
 
 
 @pytest.mark.parametrize(
-    "body", ["<html>login</html>", "", '{"id": "resp_1", "sta', "[]", "null", '{"error": {}}', '{"status": "error"}']
+    "body",
+    ["<html>login</html>", "", '{"id": "resp_1", "sta', "[]", "null", '{"error": {}}', '{"status": "error"}'],
 )
 def test_a_poll_that_is_answered_by_something_else_is_no_news(body):
     with pytest.raises(TransientReply):
@@ -283,7 +296,9 @@ def test_a_call_that_the_server_answered_itself_blocks_nothing():
     assert polled(response(output=[call, message("found")])).phase is Phase.SUCCEEDED
 
 
-@pytest.mark.parametrize("output", [[], None, [message("")], [message(" \n")], [{"type": "reasoning"}], ["x", 3]])
+@pytest.mark.parametrize(
+    "output", [[], None, [message("")], [message(" \n")], [{"type": "reasoning"}], ["x", 3]]
+)
 def test_litellm_completed_and_empty_is_a_failure(output):
     snapshot = polled(response(output=output))
     assert (snapshot.phase, snapshot.error.code) == (Phase.FAILED, "empty_output")
@@ -325,13 +340,24 @@ def test_completed_with_an_error_is_a_failure():
 
 
 def test_openclaw_http_500_with_a_failed_response_is_a_failed_job():
-    body = {"id": "resp_9", "object": "response", "status": "failed", "error": {"code": "api_error", "message": "x"}}
+    body = {
+        "id": "resp_9",
+        "object": "response",
+        "status": "failed",
+        "error": {"code": "api_error", "message": "x"},
+    }
     for snapshot in (polled(body, 500), PROTOCOL.parse_submit(reply(body, 500))):
-        assert (snapshot.phase, snapshot.error.code, snapshot.error.status) == (Phase.FAILED, "api_error", 500)
+        assert (snapshot.phase, snapshot.error.code, snapshot.error.status) == (
+            Phase.FAILED,
+            "api_error",
+            500,
+        )
 
 
 def test_incomplete_keeps_the_part_and_the_reason():
-    body = response("incomplete", output=[message("half a")], incomplete_details={"reason": "max_output_tokens"})
+    body = response(
+        "incomplete", output=[message("half a")], incomplete_details={"reason": "max_output_tokens"}
+    )
     snapshot = polled(body)
     assert (snapshot.phase, snapshot.text) == (Phase.INCOMPLETE, "half a")
     assert snapshot.error.code == "max_output_tokens"
@@ -359,7 +385,8 @@ def test_a_cancel_returns_the_final_object_of_a_job_that_was_done():
 
 
 @pytest.mark.parametrize(
-    ("status", "body"), [(400, {"error": {"message": "Cannot cancel a synchronous response."}}), (409, {}), (204, "")]
+    ("status", "body"),
+    [(400, {"error": {"message": "Cannot cancel a synchronous response."}}), (409, {}), (204, "")],
 )
 def test_a_cancel_that_tells_no_outcome_asks_for_a_poll_at_once(status, body):
     snapshot = PROTOCOL.parse_cancel(REF, reply(body, status))

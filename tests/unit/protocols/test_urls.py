@@ -74,7 +74,8 @@ def test_a_path_that_clients_read_in_different_ways_is_refused(path):
 
 
 @pytest.mark.parametrize(
-    "base", ["", "h", "ftp://h", "https://", "https://h:x", "https://[::1", "https://u:p@h", "https://good\\@evil/"]
+    "base",
+    ["", "h", "ftp://h", "https://", "https://h:x", "https://[::1", "https://u:p@h", "https://good\\@evil/"],
 )
 def test_a_base_that_is_no_plain_http_address_is_refused(base):
     with pytest.raises(InvalidRequest):
@@ -119,7 +120,8 @@ def test_a_location_is_read_against_the_url_that_was_asked(location, address):
 
 
 @pytest.mark.parametrize(
-    "location", ["https://evil.com/", "//evil.com/x", "http://h:8080/x", "https://h@evil.com/", "file:///etc/passwd"]
+    "location",
+    ["https://evil.com/", "//evil.com/x", "http://h:8080/x", "https://h@evil.com/", "file:///etc/passwd"],
 )
 def test_a_location_on_another_origin_is_refused(location):
     with pytest.raises(InvalidRequest):
