@@ -57,7 +57,7 @@ FINISH_RULES: tuple[WordRule, ...] = (
     word_rule(
         C.SERVER_ERROR,
         FAINT + 15,
-        r"^error|malformed|unexpected_tool|fail",
+        r"^error|retries_exhausted|malformed|unexpected_tool|fail",
         "openrouter finish_reason error; ai.google.dev MALFORMED_FUNCTION_CALL",
     ),
 )

@@ -22,7 +22,7 @@ _LONG_WINDOW = re.compile(
     r"(?:per|/|a|each|by|this) ?-?(?:day|week|month|日|天|月)\b|\b(?:daily|weekly|monthly)\b|per-day"
     r"|\b(?:tpd|rpd)\b|每(?:天|日|月)|当日|今日"
 )
-_LIMIT_WORDS = re.compile(r"limit|quota|too many|exceed|reached|allow|用量|额度|次数|上限")
+_LIMIT_WORDS = re.compile(r"limit|quota|alloc|used up|too many|exceed|reached|allow|用量|额度|次数|上限")
 _ROLLING = re.compile(r"rate[- ]limit (?:reached|exceeded)|on (?:tokens|requests) per")
 _QUOTA_PROSE = re.compile(
     r"exceeded your current quota|quota exceeded|insufficient_quota|exceeded .{0,30}quota|quota"

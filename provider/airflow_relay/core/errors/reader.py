@@ -123,7 +123,8 @@ _IDENTIFIER = re.compile(
 _PHRASES = (
     "bad request|unauthorized|payment required|forbidden|not found|method not allowed|request time-?out"
     "|conflict|payload too large|unprocessable|too many requests|internal server error|bad gateway"
-    "|service unavailable|gone|service temporarily unavailable|gateway time-?out|client closed request|request entity too large"
+    "|service unavailable|gone|service temporarily unavailable|gateway time-?out|client closed request"
+    "|request entity too large"
     "|rate limit"
 )
 _TEXT_STATUSES = (

@@ -24,7 +24,7 @@ HTTP: dict[int, tuple[C, int]] = {
     425: (C.OVERLOADED, VAGUE_STATUS),
     429: (C.RATE_LIMIT, STATUS),
     444: (C.NETWORK, STATUS),  # nginx closed without an answer
-    451: (C.AUTH, VAGUE_STATUS),
+    451: (C.CONTENT_POLICY, VAGUE_STATUS),  # StepFun: the censor; a region block says so in words
     460: (C.CANCELLED, STATUS),  # AWS load balancer: the client left
     498: (C.OVERLOADED, STATUS),  # Groq: flex tier has no capacity
     499: (C.CANCELLED, STATUS),  # nginx, Google and Cohere: the client left
@@ -151,6 +151,8 @@ def http_signal(found: Evidence, outer: int | None) -> list[Signal]:
         return []
     default = (C.INVALID_REQUEST if status < 500 else C.SERVER_ERROR, VAGUE_STATUS)
     error_class, weight = HTTP.get(status, default)
+    if status == 403 and "html" in found.flags:  # a firewall's page, whatever it says about connections
+        weight = PLAIN + 2
     return [Signal(error_class, weight, inner[0] if inner else 0, f"HTTP {status}")]
 
 

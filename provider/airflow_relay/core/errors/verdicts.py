@@ -62,9 +62,10 @@ def classify(
 
     Give what there is. `status`: HTTP status of the reply (int or digits). `headers`: mapping or list of
     pairs. `body`: decoded JSON, text or bytes. `exception`: an exception object, its text, or
-    `{"type", "message"}`. `now` (aware) serves dates in hints when the reply has no Date header. Replies with status 200 that are
-    failures are told by their finish reasons, states and error events; a reply without any sign of failure
-    is `unknown`. Never raises.
+    `{"type", "message"}`. `now` (aware) serves dates in hints when the reply has no Date header.
+
+    Replies with status 200 that are failures are told by their finish reasons, states and error events; a
+    reply without any sign of failure is `unknown`. Never raises.
     """
     found = Evidence()
     outer = _status(status)

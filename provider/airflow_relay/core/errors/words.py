@@ -97,8 +97,8 @@ RULES: tuple[WordRule, ...] = (
         r"violat(?:ion|es)_.*polic|usage_polic|(?:bio|cyber|misalignment|safety)_policy|toxic|^spii$|"
         r"jailbreak|inappropriate|unsafe|risk_control|illegal_content|csam|copyright|infringement|"
         r"model_armor|harm(?:ful)?_|rai_|(?:input|output|prompt|text|image)_(?:blocked|flagged)|"
-        r"(?:blocked|flagged)_(?:input|output|prompt|content|by)|prompt_injection|prompt_attack|"
-        r"green_net|antispam|audit_fail",
+        r"(?:blocked|flagged)_(?:input|output|prompt|content|by)|censor|prompt_injection|"
+        r"prompt_attack|green_net|antispam|audit_fail",
         "learn.microsoft.com content filter; ai.google.dev FinishReason; help.aliyun.com "
         "DataInspectionFailed; docs.aws guardrails",
     ),
@@ -222,11 +222,11 @@ RULES: tuple[WordRule, ...] = (
         C.NETWORK,
         PLAIN + 1,
         r"connection|connect_?error|connector|disconnect|network|dns|gaierror|name_resolution|ssl|tls|"
-        r"protocol_error|remote_protocol|incomplete_?read|chunked|payload_error|econn|enotfound|eai_|"
-        r"epipe|eproto|ehost|enet|socket|sock_|proxy_?error|read_error|write_error|broken_pipe|"
-        r"certificate|transport_error|und_err|stream_disconnected|remote_end|retry_error_connection|"
-        r"connection_closed|websocket|^herror$|unreachable|no_route|endpoint_connection|"
-        r"bad_status_line|end_of_stream|stream_closed|fetch_error|close_error",
+        r"(?<!local_)protocol_error|remote_protocol|incomplete_?read|chunked|payload_error|"
+        r"unknown_host|econn|enotfound|eai_|epipe|eproto|ehost|enet|socket|sock_|proxy_?error|"
+        r"read_error|write_error|broken_pipe|certificate|transport_error|und_err|stream_disconnected|"
+        r"remote_end|retry_error_connection|connection_closed|websocket|^herror$|unreachable|no_route|"
+        r"endpoint_connection|bad_status_line|end_of_stream|stream_closed|fetch_error|close_error",
         "httpx/httpcore/requests/urllib3/aiohttp/botocore/Node error names",
     ),
     # Families.
