@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,18 @@ class AbortableProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self.app: Any = with_abort
 
 
+class AnnouncingServer(uvicorn.Server):
+    """Says on standard output where it listens, once it does: whoever reads that line may connect."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            host, port = listener.getsockname()[:2]
+            address = f"[{host}]" if ":" in host else host
+            sys.stdout.write(f"Agent server listening on http://{address}:{port}\n")
+            sys.stdout.flush()
+
+
 def serve(settings: ServerSettings) -> int:
     """Run until SIGINT or SIGTERM; jobs in work stay in the state file for the next start.
 
@@ -73,17 +86,12 @@ def serve(settings: ServerSettings) -> int:
         backlog=4096,
     )
     listener = _bind(settings.host, settings.port)
-    address = f"[{settings.host}]" if ":" in settings.host else settings.host
-    sys.stdout.write(f"Agent server listening on http://{address}:{listener.getsockname()[1]}\n")
-    sys.stdout.flush()
     with listener:
-        uvicorn.Server(config).run(sockets=[listener])
+        AnnouncingServer(config).run(sockets=[listener])
     return 0
 
 
-def _bind(host: str, port: int) -> Any:
-    import socket  # noqa: PLC0415 - only here
-
+def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -9,7 +9,7 @@ from airflow_relay.local_agent.extractive.arithmetic import wrong_sums
 from airflow_relay.local_agent.extractive.backend import CRITIC_NAMES
 from airflow_relay.local_agent.extractive.critics import CRITICS
 
-GOOD = "A pool holds back work that a weak service could not bear. Each task takes one slot, or more if you say so."
+GOOD = "A pool holds back work that a weak service cannot bear. Each task takes one slot, or more on request."
 
 
 def text_of(*sentences, title="How a pool protects a weak service"):
@@ -37,7 +37,7 @@ def test_a_score_repeats_and_never_leaves_the_scale(do, name):
 
 
 def test_structure_misses_headings_an_introduction_and_length(do):
-    flat = do("critique/structure", draft=" ".join([GOOD] * 10))
+    flat = do("critique/structure", draft=" ".join([GOOD] * 12))
     assert codes(flat) == {
         "title_missing",
         "summary_missing",
@@ -51,11 +51,11 @@ def test_structure_misses_headings_an_introduction_and_length(do):
 
 
 def test_voice_counts_passives_and_rhythm(do):
-    passive = "The task is started by the pool. The run was stopped by hand. The slots are counted by the scheduler."
+    passive = "The task is started by the pool. The run was stopped by hand. Its slots are counted by nobody."
     assert codes(do("critique/voice", draft=passive)) == {"passive_voice"}
     active = "The pool starts the task. You stop the run by hand when it has gone wrong. Count the slots."
     assert do("critique/voice", draft=active)["score"] == 10.0
-    flat = "Pools hold many tasks back. Slots hold many runs down. Limits keep some users calm. Tasks take four slots up."
+    flat = "Pools keep many tasks out. Slots hold many runs down. Limits keep users calm. Tasks use slots up."
     assert "monotone" in codes(do("critique/voice", draft=flat))
 
 
@@ -83,7 +83,7 @@ def test_shareability_wants_a_title_that_fits_and_a_summary(do):
     assert "summary_missing" in codes(do("critique/shareability", draft=GOOD))
     fitting = f"# How a pool protects a weak service\n\n{GOOD}\n\n## More\n\n{GOOD}"
     assert do("critique/shareability", draft=fitting)["score"] == 10.0
-    hard = "Parameterisation of heterogeneous infrastructural configurations necessitates organisational deliberation."
+    hard = "Parameterisation of heterogeneous configurations necessitates organisational deliberation."
     assert "hard_to_read" in codes(do("critique/shareability", draft=hard))
 
 

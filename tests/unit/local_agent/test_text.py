@@ -10,7 +10,8 @@ from airflow_relay.local_agent.extractive.text import plain, sentences, stems
 
 
 def test_markup_goes_and_words_stay():
-    text = "The ``scheduler`` reads :ref:`the docs <docs>`, **once**\nper `loop <https://x.y>`__.\n\n* one item\n* two"
+    text = "The ``scheduler`` reads :ref:`the docs <docs>`, **once**\nper `loop <https://x.y>`__."
+    text += "\n\n* one item\n* two"
     assert plain(text) == "The scheduler reads the docs, once per loop. one item two"
 
 

@@ -59,11 +59,12 @@ def test_long_sentences_are_left_out_or_cut_at_a_clause_and_stay_true(do, resear
 def test_a_cut_sentence_says_that_it_is_cut(do):
     quote = (
         "The scheduler examines the runs that are queued; it does so in every loop, "
-        "for every pipeline in the whole deployment, and it stops when the configured number of runs has been looked at by the loop."
+        "for every pipeline in the whole deployment, "
+        "and it stops when the configured number of runs has been looked at by the loop."
     )
     passages = [{"n": 1, "quote": quote}]
     draft = do("write", question="What does the scheduler examine?", passages=passages, feedback=["shorten"])
-    assert [s.text for s in sentences_of(draft)][0] == (
+    assert next(s.text for s in sentences_of(draft)) == (
         "The scheduler examines the runs that are queued; it does so in every loop, "
         "for every pipeline in the whole deployment …"
     )
