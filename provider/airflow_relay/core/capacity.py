@@ -36,7 +36,7 @@ class Room:
         return self.free[AIRFLOW_RUNS_KEY] <= 0
 
     def limited(self, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if key in self.free and key != AIRFLOW_RUNS_KEY]
+        return [key for key in keys if key in self.free]
 
     def short(self, keys: Iterable[str]) -> list[str]:
         return [key for key in keys if self.free.get(key, 1) <= 0]

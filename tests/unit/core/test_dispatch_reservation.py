@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.core.dispatch_builders import NOW, granted, item, snapshot
 
-from airflow_relay.core.dispatch import dispatch
-from airflow_relay.core.states import AIRFLOW_RUNS_KEY
+from airflow_relay.core.dispatch import Conditions, dispatch
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY, PriorityClass
 
 
 class TestReservation:
@@ -27,6 +27,24 @@ class TestReservation:
     def test_a_younger_item_does_not(self):
         plan = self.plan(item(1, keys=("x", "y"), waited=1.99), item(2, "single", keys=("y",)))
         assert granted(plan) == [2]
+
+    def test_nor_does_a_younger_item_behind_an_aged_one_of_its_stage_that_could_run(self):
+        aged, young = item(1, keys=("x", "y"), waited=2), item(2, keys=("x", "y"), waited=1)
+        plan = self.plan(aged, young, item(3, "single", keys=("y",)), limits={"x": 2, "y": 2})
+        assert granted(plan) == [1, 3]
+
+    def test_an_item_behind_a_gate_leaves_the_right_to_reserve_to_others(self):
+        gated = item(1, "gated", keys=("x", "y"), waited=9)
+        free = item(2, "free", keys=("x", "z"), waited=3)
+        paused = Conditions(paused_dags=frozenset({"a__gated"}))
+        plan = self.plan(gated, free, limits={"x": 1, "y": 1, "z": 1}, conditions=paused)
+        assert [(r.item_id, r.key) for r in plan.reserved] == [(2, "z")]
+
+    def test_a_higher_class_has_the_right_to_reserve_first(self):
+        lower = item(1, "lower", keys=("x", "y"), waited=9)
+        higher = item(2, "higher", keys=("x", "z"), waited=3, klass=PriorityClass.P1)
+        plan = self.plan(lower, higher, limits={"x": 1, "y": 1, "z": 1})
+        assert [(r.item_id, r.key) for r in plan.reserved] == [(2, "z")]
 
     def test_it_does_not_hold_back_what_is_ordered_before_it(self):
         plan = self.plan(item(1, keys=("x", "y"), waited=2), item(2, "single", keys=("y",), rank=102))
