@@ -180,6 +180,8 @@ def _bucket_seconds(headers: dict[str, str], moment: datetime | None) -> float |
         match = _BUCKET.match(name)
         if match:
             buckets.setdefault(match[1] or match[3] or "", {})[match[2]] = value
+        elif name == "ratelimit":  # the IETF draft's structured form: "default";r=0;t=42
+            buckets.setdefault(name, {}).update(_structured(value))
         elif re.search(r"reset-after(?:-seconds)?$", name):
             buckets.setdefault(name, {})["reset"] = value
     waits = []
@@ -188,6 +190,11 @@ def _bucket_seconds(headers: dict[str, str], moment: datetime | None) -> float |
         if seconds is not None:
             waits.append((_share_left(parts), -seconds))
     return -min(waits)[1] if waits else None
+
+
+def _structured(value: str) -> dict[str, str]:
+    names = {"r": "remaining", "t": "reset"}
+    return {names[key]: number for key, number in re.findall(r";\s?([rt])=(\d{1,12})", value)}
 
 
 def _share_left(parts: dict[str, str]) -> float:

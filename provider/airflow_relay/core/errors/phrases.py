@@ -57,6 +57,7 @@ RULES: tuple[PhraseRule, ...] = (
         r"(?:prompt|上下文|输入|文本).{0,12}(?:超长|过长|太长|超出.{0,6}(?:长度|限制|最大))|"
         r"trying to (?:submit|keep) (?:the first )?\d{1,12} tokens|message larger than max|"
         r"exceed\w{0,3} (?:the )?(?:[\w'-]{1,20} ){0,3}tokens? limit(?! per)|too many tokens: |"
+        r"(?:input|prompt) tokens? (?:count )?exceed|length limit was reached|"
         r"tokens? (?:in the prompt |in your request |\d{1,9} )?(?:cannot|can't|"
         r"must not|may not|can not) exceed",
         "openai, anthropic, google, aws, vllm, llama.cpp, tgi, lm studio, dashscope; corpus ids "
@@ -91,7 +92,7 @@ RULES: tuple[PhraseRule, ...] = (
         r"safety (?:system|filter|setting|reason|check|violation|guard|guideline)s?|"
         r"(?:violat|against|not allowed by|contrary to|comply with|breach)\w{0,4} "
         r"(?:of )?(?:\w{1,15}'?s? ){0,4}(?:polic(?:y|ies)|guidelines|content|"
-        r"rules|terms)(?! exceeded)|\bnsfw\b|"
+        r"rules|terms)(?! exceeded)|\bnsfw\b|content exists? risk|"
         r"(?:flagged|blocked|rejected|filtered|refused|stopped|withheld|censored)"
         r" (?:by|due to|because of|for|as) (?:\w{1,15} ){0,5}(?:moderation|safety|"
         r"content|policy|polic|guardrail|filter|violat|harm|sexual|violen|hate|"
@@ -150,7 +151,7 @@ RULES: tuple[PhraseRule, ...] = (
         r"you(?:'ve| have) (?:exceeded|reached|hit|exhausted|used up) your (?:[\w-]{1,20} "
         r"){0,4}(?:quota|usage limits?|credits?|allowance|message limit)|"
         r"usage limits?\.? (?:has been |was )?(?:reached|exceeded|hit)?.{0,40}(?:regain|upgrade)|"
-        r"usage limit (?:has been )?reached|"
+        r"usage limit (?:has been )?reached|\d{1,2}-hour (?:usage )?limit|"
         r"you(?:'ve| have) (?:hit|reached) your (?:(?!rate|request|concurr|token)"
         r"[\w-]{1,15} ){0,3}limit\b|"
         r"free (?:tier |trial |plan |usage |quota )(?:[\w ]{0,30})?(?:exhausted|"
@@ -368,10 +369,17 @@ RULES: tuple[PhraseRule, ...] = (
         r"cancell?ed (?:by|due to|before)|context cancell?ed|\bcancell?ed\b|"
         r"client (?:closed|disconnected|cancelled|aborted)|"
         r"user (?:aborted|cancelled|canceled|interrupted|stopped)|this operation was aborted|"
-        r"request was aborted|signal is aborted",
+        r"request was aborted(?! due to conflict)|signal is aborted",
         "cohere 499, google 499, go context canceled, DOM AbortError",
     ),
     # Breakdowns and mistakes.
+    _rule(
+        C.INVALID_REQUEST,
+        PLAIN - 4,
+        r"malformed (?:input|request)|"
+        r"required (?:key|property|field|parameter) .{0,40}(?:not found|missing)",
+        "bedrock 'Malformed input request: required key [messages] not found'",
+    ),
     _rule(
         C.SERVER_ERROR,
         VAGUE_STATUS + 4,
@@ -380,9 +388,9 @@ RULES: tuple[PhraseRule, ...] = (
         r"(?:unexpected|unhandled|unknown) (?:server )?(?:error|exception)(?: "
         r"(?:occurred|happened|on the server))?|something went wrong|bad gateway|"
         r"expecting value: line|unexpected mimetype|not valid json|invalid json (?:in )?response|"
-        r"unexpected token '?<|(?:process|runner|worker|engine|kernel) (?:process )?(?:has |was |"
-        r"have )?(?:unexpectedly )?(?:terminated|stopped|crashed|died|exited|killed)|cuda error|"
-        r"segmentation fault|"
+        r"unexpected token '?<|(?:process|runner|worker|engine|kernel|model) (?:process )?(?:has "
+        r"|was |have )?(?:unexpectedly )?(?:terminated|stopped|crashed|died|exited|killed)|"
+        r"cuda error|segmentation fault|"
         r"returned (?:an )?(?:error|empty|invalid|malformed) ?(?:response|reply|completion)?|"
         r"empty (?:model )?(?:response|completion|reply|choices)|"
         r"no (?:choices|candidates|content|output|response) (?:were |was |in "
@@ -390,7 +398,8 @@ RULES: tuple[PhraseRule, ...] = (
         r"服务(?:器)?(?:异常|错误|内部)|系统(?:异常|错误)|"
         r"upstream (?:provider )?(?:returned an )?error|failed to (?:generate|load model|process)|"
         r"error occurred while processing your request|backend error|"
-        r"already (?:running|in progress|being processed)|worker (?:threw|exceeded)",
+        r"already (?:running|in progress|being processed)|another in-progress|due to conflict|"
+        r"could not parse (?:the )?(?:response|llm output|model output)|worker (?:threw|exceeded)",
         "openai, google, ollama, vllm, aiohttp ContentTypeError, json decoders on HTML pages",
     ),
     _rule(

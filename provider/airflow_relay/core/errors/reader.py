@@ -113,6 +113,7 @@ _XML_FIELD = re.compile(
 _SILENT = re.compile(r"(?is)<(script|style|svg)\b.{0,20000}?(?:</\1\s*>|\Z)")
 _TAG = re.compile(r"<[^<>]{0,2000}>?")
 _CF_CLASS = re.compile(r"cf-error(?:-details|-code)?[\s-]{1,3}(?:cf-error-)?(\d{3,4})")
+_JSON_RPC_TEXT = re.compile(r"(?<![\w-])-32\d{3}\b")
 _CF_TEXT = re.compile(r"(?i)\berror(?: code)?:?\s{1,3}(1\d{3})\b")
 _IDENTIFIER = re.compile(
     r"[A-Za-z][A-Za-z0-9]{0,60}(?:[._-][A-Za-z0-9]{1,60}){1,8}"
@@ -365,6 +366,7 @@ def _gather_prose(found: Evidence, text: str, depth: int) -> None:
     if '{\\"' in text:  # JSON that was escaped once more
         text = _gather_literals(found, text.replace('\\"', '"'), depth + 1, "")
     found.add_text(text)
+    found.numbers.extend(Number("code", int(code), "") for code in _JSON_RPC_TEXT.findall(text[:4000])[:5])
     page = _CF_TEXT.search(text[:2000])
     if page:
         found.add_token("cloudflare", page[1], depth)

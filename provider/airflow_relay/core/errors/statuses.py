@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_relay.core.errors.evidence import Evidence
-from airflow_relay.core.errors.signals import PLAIN, SPECIFIC, STATUS, VAGUE, VAGUE_STATUS, Signal
+from airflow_relay.core.errors.signals import PLAIN, STATUS, VAGUE, VAGUE_STATUS, Signal
 from airflow_relay.core.errors.taxonomy import ErrorClass as C
 
 HTTP: dict[int, tuple[C, int]] = {
@@ -64,7 +64,7 @@ GRPC: dict[int, C] = {
 JSON_RPC: dict[int, tuple[C, int]] = {
     -32700: (C.INVALID_REQUEST, STATUS),
     -32600: (C.INVALID_REQUEST, STATUS),
-    -32601: (C.INVALID_REQUEST, STATUS),
+    -32601: (C.INVALID_REQUEST, STATUS + 2),  # outweighs its own words, "method not found"
     -32602: (C.INVALID_REQUEST, STATUS),
     -32603: (C.SERVER_ERROR, STATUS),
     -32000: (C.SERVER_ERROR, VAGUE),
@@ -135,9 +135,11 @@ VENDOR: tuple[tuple[frozenset[str], dict[int, C]], ...] = tuple(
     for keys, table in (
         ("status_code", _MINIMAX),
         ("error_code err_code", _QIANFAN),
-        ("code", {**_ZHIPU, **_SPARK}),
+        ("code", _ZHIPU),
+        ("code", _SPARK),
     )
 )
+"""(names of the field, code -> class) per vendor."""
 
 
 def http_signal(found: Evidence, outer: int | None) -> list[Signal]:
@@ -165,7 +167,8 @@ def number_signals(found: Evidence) -> list[Signal]:
             signals.append(Signal(error_class, weight, 1, f"JSON-RPC code {value}"))
         for keys, table in VENDOR:
             if key in keys and value in table:
-                signals.append(Signal(table[value], SPECIFIC - 4, 1, f"{key} {value}"))
+                # Vendors share numbers (1300: Zhipu's policy block, Mistral's rate limit): clear words go first.
+                signals.append(Signal(table[value], PLAIN + 1, 1, f"{key} {value}"))
     grpc = found.headers.get("grpc-status", "")
     if grpc.isascii() and grpc.isdigit() and int(grpc[:4]) in GRPC:
         signals.append(Signal(GRPC[int(grpc[:4])], PLAIN - 2, 0, f"grpc-status {grpc}"))

@@ -91,12 +91,13 @@ RULES: tuple[WordRule, ...] = (
     word_rule(
         C.CONTENT_POLICY,
         DECISIVE,
-        r"content_(?:filter|polic|moderat|violat|safety|block|check|security|risk|"
-        r"unsafe|restrict|not_allowed)|responsible_ai|moderat|safety(?:_|$)|data_inspection|sensitive|"
-        r"nsfw|prohibited|block_?list|recitation|guardrail|polic(?:y|ies)_?(?:violation|block)|"
-        r"violat(?:ion|es)_.*polic|usage_polic|(?:bio|cyber|misalignment|safety)_policy|toxic|^spii$|"
-        r"jailbreak|inappropriate|unsafe|risk_control|illegal_content|csam|copyright|infringement|"
-        r"model_armor|harm(?:ful)?_|rai_|(?:input|output|prompt|text|image)_(?:blocked|flagged)|"
+        r"content_(?:filter|polic|moderat|violat|safety|block|check|security|"
+        r"risk|unsafe|restrict|not_allowed)|responsible_ai|moderat|safety(?:_|$)|data_inspection|"
+        r"sensitive|nsfw|prohibited|block_?list|recitation|guardrail|"
+        r"polic(?:y|ies)_?(?:violation|block)|violat(?:ion|es)_.*polic|usage_polic|"
+        r"(?:bio|cyber|misalignment|safety)_policy|toxic|^spii$|jailbreak|inappropriate|unsafe|"
+        r"risk_control|illegal_content|csam|copyright|infringement|model_armor|harm(?:ful)?_|rai_|"
+        r"(?:input|output|prompt|text|image)_(?:blocked|flagged)|"
         r"(?:blocked|flagged)_(?:input|output|prompt|content|by)|censor|prompt_injection|"
         r"prompt_attack|green_net|antispam|audit_fail",
         "learn.microsoft.com content filter; ai.google.dev FinishReason; help.aliyun.com "
@@ -118,14 +119,15 @@ RULES: tuple[WordRule, ...] = (
     word_rule(
         C.CONTEXT_LENGTH,
         DECISIVE,
-        r"context_?(?:length|window|size|limit|overflow|exceed)|exceed_?(?:ed)?_context|model_context|"
-        r"(?:prompt|input|text|message)s?_(?:is_)?too_(?:long|large)|"
+        r"context_?(?:length|window|size|limit|overflow|exceed)|exceed_?(?:ed)?_context|"
+        r"model_context|(?:prompt|input|text|message)s?_(?:is_)?too_(?:long|large)|"
         r"(?:tokens?|length)_limit_(?:exceeded|reached)|tokens_limit|"
         r"(?:max|maximum)_(?:prompt_)?tokens_(?:exceeded|reached)|max_prompt_tokens|max_context|"
         r"string_above_max|"
         r"(?:request|payload|entity|content|body|file|image)_(?:entity_)?(?:is_)?too_(?:large|"
-        r"big|long)|too_large|error_limit$|(?:prompt|input)_(?:token|length)s?_(?:limit|exceed|error)|"
-        r"size_limit_exceeded|request_size|tokens?_exceeded",
+        r"big|long)|too_large|error_limit$|"
+        r"(?:prompt|input)_(?:token|length)s?_(?:limit|exceed|error)|size_limit_exceeded|"
+        r"request_size|tokens?_exceeded",
         "platform.openai.com context_length_exceeded; llama.cpp exceed_context_size_error; github "
         "models tokens_limit_reached",
     ),
@@ -139,31 +141,32 @@ RULES: tuple[WordRule, ...] = (
     word_rule(
         C.AUTH,
         DECISIVE - 2,
-        r"(?:invalid|incorrect|missing|expired|revoked|no|wrong|bad|disabled|unknown)"
-        r"_(?:x_)?(?:api|access|auth|subscription|iam)?_?(?:key|token|credentials?|"
-        r"signature|client_token|client|authentication|authorization)(?:_|$)|"
+        r"(?:invalid|incorrect|missing|expired|revoked|no|wrong|bad|disabled|"
+        r"unknown)_(?:x_)?(?:api|access|auth|subscription|iam)?_?(?:key|token|"
+        r"credentials?|signature|client_token|client|authentication|authorization)(?:_|$)|"
         r"api_?key_?(?:invalid|not|expired|missing|disabled|service_blocked|http|ip|revoked|error)|"
         r"^invalid_auth|expired_token|token_(?:expired|invalid|revoked|has_expired)|"
-        r"unrecognized_client|incomplete_signature|signature_(?:does|not|doesn|error|expired)|no_auth|"
-        r"credentials?_(?:error|not|missing|invalid|expired)|partial_credentials|unsupported_country|"
-        r"(?:region|location|country)_(?:not|un)|not_supported_region|"
+        r"unrecognized_client|incomplete_signature|signature_(?:does|not|doesn|error|expired)|"
+        r"no_auth|credentials?_(?:error|not|missing|invalid|expired)|partial_credentials|"
+        r"unsupported_country|(?:region|location|country)_(?:not|un)|not_supported_region|"
         r"account_(?:deactivated|disabled|inactive|locked|suspended|not_active|blocked)|"
         r"organization_(?:disabled|restricted|deactivated)|request_expired|request_time_too_skewed|"
         r"iam_permission|service_disabled|default_credentials|token_retrieval|refresh_error|"
         r"access_token_(?:scope|expired|type)|billing_disabled|consumer_invalid|"
-        r"ip_(?:not|forbidden|blocked|address)|opt_in_required|invalid_client|invalid_grant|sso_token",
+        r"ip_(?:not|forbidden|blocked|address)|opt_in_required|invalid_client|invalid_grant|"
+        r"sso_token",
         "ai.google.dev API_KEY_INVALID; docs.aws common errors; openai unsupported_country_region_territory",
     ),
     # Missing things.
     word_rule(
         C.NOT_FOUND,
         DECISIVE - 2,
-        r"(?:model|deployment|endpoint|engine|assistant|agent|response|task|thread|"
-        r"run|job|batch|session|file|function|version|entity|resource|project|"
-        r"route|app)s?(?:_or_model)?_(?:is_)?(?:not_?found|not_?exists?|does_not_exist|"
-        r"doesn_t_exist|not_exist|unknown)|"
-        r"model_(?:decommissioned|deprecated|not_available|not_open|removed|archived|"
-        r"terminated|unavailable_permanently)|"
+        r"(?:model|deployment|endpoint|engine|assistant|agent|response|task|"
+        r"thread|run|job|batch|session|file|function|version|entity|resource|"
+        r"project|route|app)s?(?:_or_model)?_(?:is_)?(?:not_?found|not_?exists?|"
+        r"does_not_exist|doesn_t_exist|not_exist|unknown)|"
+        r"model_(?:decommissioned|deprecated|not_available|not_open|removed|"
+        r"archived|terminated|unavailable_permanently)|"
         r"(?:unknown|no_such|nonexistent)_(?:model|deployment|agent|task|engine)|no_such_|"
         r"invalid_endpoint_or_model|deployment_does_not|model_not_support_for_account|"
         r"no_endpoints_found|unknown_url|resource_unavailable_not_exist|task_lost|resource_missing",
@@ -198,8 +201,9 @@ RULES: tuple[WordRule, ...] = (
         r"rate_?limit|throttl|too_?many_?(?:requests?|concurrent|connections|calls|attempts)|"
         r"resource_?exhausted|request_?limit|limit_?requests|limit_burst|requests_limit|"
         r"(?:tpm|rpm|qps|rps|rpd)(?:_|$)|^(?:tpm|rpm|qps|rps)_|"
-        r"concurren(?:cy|t)_?(?:limit|exceed|request)?|limit_?exceeded|frequency|request_quota|flood|"
-        r"provisioned_throughput_exceeded|set_limit|limit_reached|^limitation$|bandwidth_limit|traffic",
+        r"concurren(?:cy|t)_?(?:limit|exceed|request)?|limit_?exceeded|frequency|request_quota|"
+        r"flood|provisioned_throughput_exceeded|set_limit|limit_reached|^limitation$|"
+        r"bandwidth_limit|traffic",
         "docs.anthropic.com rate_limit_error; docs.aws ThrottlingException; google.rpc "
         "RESOURCE_EXHAUSTED; volcengine RateLimitExceeded",
     ),
@@ -221,12 +225,13 @@ RULES: tuple[WordRule, ...] = (
     word_rule(
         C.NETWORK,
         PLAIN + 1,
-        r"connection|connect_?error|connector|disconnect|network|dns|gaierror|name_resolution|ssl|tls|"
-        r"(?<!local_)protocol_error|remote_protocol|incomplete_?read|chunked|payload_error|"
+        r"connection|connect_?error|connector|disconnect|network|dns|gaierror|name_resolution|ssl|"
+        r"tls|(?<!local_)protocol_error|remote_protocol|incomplete_?read|chunked|payload_error|"
         r"unknown_host|econn|enotfound|eai_|epipe|eproto|ehost|enet|socket|sock_|proxy_?error|"
-        r"read_error|write_error|broken_pipe|certificate|transport_error|und_err|stream_disconnected|"
-        r"remote_end|retry_error_connection|connection_closed|websocket|^herror$|unreachable|no_route|"
-        r"endpoint_connection|bad_status_line|end_of_stream|stream_closed|fetch_error|close_error",
+        r"read_error|write_error|broken_pipe|certificate|transport_error|und_err|"
+        r"stream_disconnected|remote_end|retry_error_connection|connection_closed|websocket|"
+        r"^herror$|unreachable|no_route|endpoint_connection|bad_status_line|end_of_stream|"
+        r"stream_closed|fetch_error|close_error",
         "httpx/httpcore/requests/urllib3/aiohttp/botocore/Node error names",
     ),
     # Families.
@@ -264,8 +269,8 @@ RULES: tuple[WordRule, ...] = (
         r"model_(?:error|stream|timeout|crash|runner)|json_?decode|content_type_error|"
         r"malformed_(?:function|model|tool|response)|invalid_response|invalid_agent_response|"
         r"unexpected_tool_call|engine_(?:error|dead)|system_error|dependency|data_loss|vector_store|"
-        r"response_validation|api_response_validation|runner|task_state_failed|inference_error|"
-        r"prediction_failed|worker_error",
+        r"key_in_use|already_running|conflict|response_validation|api_response_validation|runner|"
+        r"task_state_failed|inference_error|prediction_failed|worker_error",
         "docs.aws InternalServerException; docs.aws ModelErrorException; ai.google.dev "
         "MALFORMED_FUNCTION_CALL",
     ),
@@ -274,11 +279,11 @@ RULES: tuple[WordRule, ...] = (
         VAGUE_STATUS + 2,
         r"validation|unsupported|not_supported|"
         r"invalid_(?:param|value|type|input|image|json|schema|body|field|format|"
-        r"tool|url|base64|message|function|function_call|encrypted)|missing_(?:required|param|field)|"
-        r"required_param|unknown_parameter|unprocessable|malformed|parameter|param_|param$|"
-        r"json_validate|tool_use_failed|unimplemented|not_implemented|out_of_range|already_exists|"
-        r"failed_precondition|precondition|method_not|parse_error|not_cancelable|serialization_error|"
-        r"local_protocol_error|image_parse|idempotency",
+        r"tool|url|base64|message|function|function_call|encrypted)|"
+        r"missing_(?:required|param|field)|required_param|unknown_parameter|unprocessable|malformed|"
+        r"parameter|param_|param$|json_validate|tool_use_failed|unimplemented|not_implemented|"
+        r"out_of_range|already_exists|failed_precondition|precondition|method_not|parse_error|"
+        r"not_cancelable|serialization_error|local_protocol_error|image_parse|idempotency",
         "platform.openai.com invalid_request_error codes; google.rpc; docs.aws ValidationException; "
         "jsonrpc.org",
     ),
