@@ -1,0 +1,73 @@
+"""The same contract on both databases. The schema is built once a session; each test gets it empty."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from airflow_relay.ledger.engine import engine_for
+from airflow_relay.ledger.migrate import upgrade
+from airflow_relay.ledger.schema import metadata
+from airflow_relay.ledger.store import Ledger
+from support.pipelines import Driver, MemoryObjects, line, loop
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file."""
+    file = tmp_path_factory.mktemp("ledger") / "template.db"
+    upgrade(f"sqlite:///{file}")
+    engine = engine_for(f"sqlite:///{file}")
+    with engine.connect() as conn:
+        conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    engine.dispose()
+    return file
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_database: str) -> str:
+    """A migrated PostgreSQL database."""
+    upgrade(postgres_database)
+    return postgres_database
+
+
+def empty(url: str) -> None:
+    """Remove every row but the ledger's identity."""
+    tables = ", ".join(t.name for t in metadata.sorted_tables if t.name != "meta")
+    with engine_for(url).begin() as conn:
+        conn.execute(text(f"TRUNCATE {tables} RESTART IDENTITY"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of an empty ledger."""
+    if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "ledger.db")
+        url = f"sqlite:///{tmp_path}/ledger.db"
+        yield url
+        engine_for(url).dispose()
+        return
+    url = request.getfixturevalue("migrated_postgres")
+    empty(url)
+    yield url
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> Ledger:
+    return Ledger(ledger_url, MemoryObjects())
+
+
+@pytest.fixture
+def drive(ledger: Ledger) -> Driver:
+    """A line of three stages."""
+    return Driver(ledger, line())
+
+
+@pytest.fixture
+def drive_loop(ledger: Ledger) -> Driver:
+    """A draft that a review may send back twice."""
+    return Driver(ledger, loop())
