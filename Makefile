@@ -55,6 +55,9 @@ format: setup ## Apply ruff's fixes and format
 demo: setup ## Run the content pipeline on a real Airflow (KEEP=1 leaves it running)
 	@exec $(PY) scripts/demo.py $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
+demo-stop: setup ## Stop what `make demo KEEP=1` left running
+	@$(PY) scripts/demo.py --stop
+
 bench: setup ## Stage gap against a plain TriggerDagRunOperator chain
 	$(PY) benchmarks/stage_gap.py $(ARGS)
 

@@ -167,11 +167,15 @@ class AirflowInstance:
             self._family.stop()
             self._family = None
 
-    def detach(self) -> str:
-        """Leave it running when this process ends; ``python scripts/reaper.py <returned marker>`` ends it."""
-        family = self._running_family()
-        family.detach()
-        return family.marker
+    @property
+    def marker(self) -> str:
+        """What ``reaper.end_family`` finds this Airflow's processes by."""
+        return self._running_family().marker
+
+    def detach(self) -> None:
+        """Leave it running when this process ends, and :meth:`stop` do nothing any more."""
+        self._running_family().detach()
+        self._family = None
 
     def _running_family(self) -> ProcessFamily:
         if self._family is None:

@@ -137,7 +137,7 @@ class ProcessFamily:
         self._tell_reaper(server_url=server_url, drop=url)
 
     def detach(self) -> None:
-        """Leave everything running when this process ends; ``python scripts/reaper.py <marker>`` ends it."""
+        """Leave everything running when this process ends; ``reaper.end_family(marker)`` ends it later."""
         self._tell_reaper(detach="yes")
         self._close()
 
