@@ -358,7 +358,9 @@ class AgentProtocol(ABC):
 
         None is a promise that submitting creates no second job; a server that cannot tell is JobRejected.
         """
-        raise InvalidRequest(f"protocol {self.name!r} has no look-up by key to read HTTP {reply.status} for")
+        raise InvalidRequest(
+            f"protocol {self.name!r} has no look-up by key: HTTP {reply.status} answers no call of it"
+        )
 
     def ref(self, id_: str, **extra: Any) -> JobRef:
         """A reference to one of this protocol's jobs."""

@@ -31,7 +31,8 @@ class ReplyError(Exception):
         super().__init__(message)
         self.message = message
         self.status = status
-        self.headers: dict[str, str] = dict(headers or {})
+        # Cookies are the client's affair, and this gets logged.
+        self.headers = {k: v for k, v in (headers or {}).items() if k.lower() != "set-cookie"}
         self.body = body
         self.code = code
         """The peer's own error code where the protocol has one (a JSON-RPC code, ``error.code``)."""

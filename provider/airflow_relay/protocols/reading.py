@@ -107,7 +107,7 @@ def require_success(
         ambiguous = submitting and reply.status not in NOT_STARTED_STATUSES
         raise transient(reply, f"{what}: the server cannot answer now", now=now, ambiguous=ambiguous)
     if 300 <= reply.status < 400:
-        target = reply.headers.get("location", "nowhere")
+        target = reply.headers.get("location", "nowhere").partition("?")[0]  # a query may hold a token
         raise rejected(
             reply,
             f"{what}: redirected to {target}; redirects are not followed because credentials would go along. "

@@ -268,5 +268,6 @@ def test_errors_keep_what_the_classifier_needs_and_can_be_pickled():
         True,
     )
     assert len(str(copy)) < 400
+    assert TransientReply("poll", status=500, headers={"Set-Cookie": "session=1"}).headers == {}
     refusal = pickle.loads(pickle.dumps(JobRejected("submit", status=401, body="no", code="auth")))
     assert (refusal.code, str(refusal)) == ("auth", "submit (HTTP 401): no")
