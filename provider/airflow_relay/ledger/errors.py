@@ -29,3 +29,7 @@ class BadItemError(LedgerError, ValueError):
 
 class StaleRunError(LedgerError):
     """The run is not the item's current one, so it may not move the item."""
+
+
+class RefusedActionError(LedgerError, ValueError):
+    """What a person asked for makes no sense for this item or scope; nothing was changed."""

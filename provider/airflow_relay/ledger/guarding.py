@@ -173,7 +173,7 @@ def _reopen(
             "keys": keys,
             "dag_id": run.dag_id,
             "epoch": epoch,
-            "visits": _visits_until(tx, run),
+            "visits": visits_until(tx, run),
             "ready_since": None,
             "not_before": None,
             "finished_at": None,
@@ -198,7 +198,7 @@ def has_free_slots(tx: Tx, keys: Sequence[str], limits: Mapping[str, int], freed
     return all(key not in limits or used.get(key, 0) < limits[key] for key in (AIRFLOW_RUNS_KEY, *keys))
 
 
-def _visits_until(tx: Tx, run: Run) -> dict[str, int]:
+def visits_until(tx: Tx, run: Run) -> dict[str, int]:
     """Visits as they were when the run was granted: what a rewind undoes does not count against the bound."""
     query = (
         select(run_table.c.stage, func.max(run_table.c.visit))

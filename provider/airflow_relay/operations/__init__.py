@@ -1,0 +1,1 @@
+"""What the operations DAGs, the command line and the page do in common."""
