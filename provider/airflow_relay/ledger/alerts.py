@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, or_, select, update
 
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import alerts
+
+CLAIM: Final = timedelta(minutes=2)
+"""For so long an alert belongs to the sender that has claimed it; after this it counts as not sent."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,42 @@ def raise_alert(tx: Tx, dedup_key: str, text: str, now: datetime) -> bool:
     return True
 
 
+def was_raised(tx: Tx, dedup_key: str) -> bool:
+    """Whether an alert of this key was ever put into the outbox."""
+    return tx.conn.execute(select(alerts.c.id).where(alerts.c.dedup_key == dedup_key)).scalar() is not None
+
+
 def unsent(tx: Tx, limit: int = 50) -> list[Alert]:
     """Alerts that no channel has taken yet, oldest first."""
     rows = tx.conn.execute(
         select(alerts).where(alerts.c.sent_at.is_(None)).order_by(alerts.c.id).limit(limit)
     )
     return [Alert(r.id, r.dedup_key, r.text, r.raised_at, r.attempts, r.error) for r in rows]
+
+
+def count_unsent(tx: Tx) -> tuple[int, str | None]:
+    """How many alerts wait for their channel, and what the channel said last."""
+    waiting = tx.conn.execute(
+        select(func.count()).select_from(alerts).where(alerts.c.sent_at.is_(None))
+    ).scalar_one()
+    query = (
+        select(alerts.c.error)
+        .where(alerts.c.sent_at.is_(None), alerts.c.error.is_not(None))
+        .order_by(alerts.c.claimed_at.desc())
+        .limit(1)
+    )
+    return int(waiting), tx.conn.execute(query).scalar()
+
+
+def claim(tx: Tx, alert: Alert, now: datetime) -> bool:
+    """Become the one that sends it; false when another sender is at it, or it is sent."""
+    free = or_(alerts.c.claimed_at.is_(None), alerts.c.claimed_at <= now - CLAIM)
+    claimed = tx.conn.execute(
+        update(alerts)
+        .where(alerts.c.id == alert.id, alerts.c.sent_at.is_(None), free)
+        .values(claimed_at=now)
+    )
+    return bool(claimed.rowcount)
 
 
 def settle(tx: Tx, alert: Alert, *, now: datetime, error: str | None) -> None:

@@ -275,6 +275,7 @@ alerts = Table(
     Column("dedup_key", String(300), nullable=False, unique=True),
     Column("text", Text, nullable=False),
     Column("raised_at", Instant, nullable=False),
+    Column("claimed_at", Instant),
     Column("sent_at", Instant),
     Column("attempts", Integer, nullable=False),
     Column("error", Text),

@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("dedup_key", sa.String(length=300), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("raised_at", sa.BigInteger(), nullable=False),
+        sa.Column("claimed_at", sa.BigInteger(), nullable=True),
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
