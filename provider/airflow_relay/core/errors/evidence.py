@@ -67,7 +67,7 @@ class Evidence:
 
     def prose(self) -> str:
         """All texts as one lower-case string with plain quotes and single blanks, for the phrase rules."""
-        joined = " \n ".join(self.texts)[:60_000].lower()
+        joined = " \n ".join(self.texts)[:24_000].lower()
         return " ".join(joined.translate(_PLAIN).split())
 
 

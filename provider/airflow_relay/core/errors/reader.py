@@ -98,7 +98,7 @@ _STATUS_KEY = re.compile(
     r"(?:^|_)(?:status|code|status_?code|http_?status(?:_?code)?|error_?code|err_?code|http_?code|error_status)$"
 )
 
-MAX_TEXT = 60_000
+MAX_TEXT = 24_000
 """Characters read of one text: the first two thirds and the last third."""
 MAX_LITERALS = 40
 MAX_IDENTIFIERS = 300
@@ -126,7 +126,7 @@ _PHRASES = (
     "|conflict|payload too large|unprocessable|too many requests|internal server error|bad gateway"
     "|service unavailable|gone|service temporarily unavailable|gateway time-?out|client closed request"
     "|request entity too large"
-    "|rate limit"
+    "|rate limit|status code"
 )
 _TEXT_STATUSES = (
     re.compile(
@@ -141,7 +141,7 @@ _TEXT_STATUSES = (
         r"(?!\s?(?:ms|tok|char|px|byte|kb|mb|min|request|max))"
     ),
     re.compile(r"[\[(]\s?([45]\d\d)(?:\s[A-Za-z][A-Za-z -]{1,40})?\s?[\])]"),
-    re.compile(r":\s?([45]\d\d)\s?[):]"),
+    re.compile(r":\s?([45]\d\d)(?:\s?[):]|\s(?=[A-Z{`\"'<]))"),
     re.compile(r"(?i)\b([45]\d\d)[\s:,-]{1,3}(?:" + _PHRASES + r")"),
 )
 

@@ -167,7 +167,7 @@ def number_signals(found: Evidence) -> list[Signal]:
             signals.append(Signal(error_class, weight, 1, f"JSON-RPC code {value}"))
         for keys, table in VENDOR:
             if key in keys and value in table:
-                # Vendors share numbers (1300: Zhipu's policy block, Mistral's rate limit): clear words go first.
+                # Vendors share numbers (1300 is Zhipu's and Mistral's): clear words go first.
                 signals.append(Signal(table[value], PLAIN + 1, 1, f"{key} {value}"))
     grpc = found.headers.get("grpc-status", "")
     if grpc.isascii() and grpc.isdigit() and int(grpc[:4]) in GRPC:
