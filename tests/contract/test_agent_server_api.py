@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -105,6 +106,14 @@ def test_the_log_is_one_json_object_a_line_with_each_change_of_state(server):
     assert [line["status"] for line in lines] == ["queued", "completed"]
     assert lines[-1]["total_tokens"] > 0
     assert all({"time", "level", "event"} <= set(line) for line in lines)
+
+
+def test_ctrl_c_ends_it_cleanly_with_jobs_in_work():
+    with AgentServerProcess() as server:
+        server.submit("publish", PAYLOAD, metadata={"fault": "slow:seconds=600"})
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == 0
+        assert "Traceback" not in server.log()
 
 
 def test_admin_does_not_exist_without_allow_faults(tmp_path):

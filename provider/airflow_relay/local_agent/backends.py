@@ -53,7 +53,10 @@ class BackendResult:
 
 
 class Backend(ABC):
-    """Does jobs. ``run`` is called on a worker thread and may block; several calls may run at once."""
+    """Does jobs. ``run`` is called on a worker thread and may block; several calls may run at once.
+
+    Heavy libraries and weights are loaded by the first job that needs them, so that the server starts fast.
+    """
 
     name: str
     default_job: str | None = None
@@ -78,10 +81,6 @@ class Backend(ABC):
         :raises InvalidInputError: the input turns out to be no use; the job fails with ``invalid_prompt``.
         :raises JobFailedError: the job fails with the error's code.
         """
-
-    @abstractmethod
-    def warm_up(self) -> None:
-        """Load what the first job would otherwise wait for. Called on a worker thread at start."""
 
 
 def load(names: Iterable[str]) -> dict[str, Backend]:

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until a signal. 0 at a clean end, 2 when it cannot start; the reason goes to stderr."""
+    """Serve until a signal. 0 at a clean end, 2 when it cannot start as told; the reason goes to stderr."""
     try:
         settings = settings_from(args)
         from airflow_relay.local_agent import server  # noqa: PLC0415 - starlette, uvicorn: only when serving

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from airflow_relay.local_agent.settings import ServerSettings
+
+
+START_FAILED = 1
 
 
 class JsonFormatter(logging.Formatter):
@@ -57,7 +61,7 @@ class AnnouncingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for listener in sockets or []:
+        for listener in sockets if sockets and self.started else []:
             host, port = listener.getsockname()[:2]
             address = f"[{host}]" if ":" in host else host
             sys.stdout.write(f"Agent server listening on http://{address}:{port}\n")
@@ -66,6 +70,8 @@ class AnnouncingServer(uvicorn.Server):
 
 def serve(settings: ServerSettings) -> int:
     """Run until SIGINT or SIGTERM; jobs in work stay in the state file for the next start.
+
+    Returns 0 after SIGINT, 1 when the start failed (the log says why). SIGTERM ends the process as such.
 
     :raises backends.BackendUnavailableError: a backend's libraries are missing.
     :raises store.StateFileError: the state file cannot be used.
@@ -86,9 +92,10 @@ def serve(settings: ServerSettings) -> int:
         backlog=4096,
     )
     listener = _bind(settings.host, settings.port)
-    with listener:
-        AnnouncingServer(config).run(sockets=[listener])
-    return 0
+    server = AnnouncingServer(config)
+    with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
+        server.run(sockets=[listener])
+    return 0 if server.started else START_FAILED
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -46,10 +46,7 @@ class JobService:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
-        """Warm the backends up and pick up what an earlier process left unfinished."""
-        loop = asyncio.get_running_loop()
-        for backend in self.backends.values():
-            await loop.run_in_executor(self._pool, backend.warm_up)
+        """Pick up what an earlier process left unfinished."""
         for job in self.store.unfinished():
             job.status = JobStatus.QUEUED
             self.store.save(job)

@@ -91,10 +91,6 @@ class Smollm2Backend(Backend):
             return BackendResult(json.dumps(data, ensure_ascii=False), data, usage, truncated=truncated)
         return BackendResult(text, None, usage, truncated=truncated)
 
-    def warm_up(self) -> None:
-        with self._one_at_a_time:
-            self._load()
-
     def _load(self) -> Any:
         if self._server is None:
             parameters = self._runtime.CommonParams()

@@ -44,9 +44,6 @@ class PatientBackend(Backend):
             raise KeyError("an inner secret")
         return BackendResult("{}", {}, Usage(1, 1))
 
-    def warm_up(self):
-        pass
-
 
 @pytest.fixture
 async def setting():

@@ -98,7 +98,3 @@ class ExtractiveBackend(Backend):
             text, used, truncated = cut_tokens(text, limit), limit, True
         usage = Usage(count_tokens(json.dumps(payload, ensure_ascii=False)), used)
         return BackendResult(text, None if truncated else data, usage, truncated=truncated)
-
-    def warm_up(self) -> None:
-        for spec in JOBS.values():
-            spec.load()
