@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from airflow_relay.core.errors.taxonomy import ErrorClass
@@ -31,6 +32,20 @@ class Signal(NamedTuple):
     """How deep in the wrapping; of two equal clues the deeper one is the cause."""
     why: str
     """What was seen, for the verdict's reason."""
+
+
+class PhraseRule(NamedTuple):
+    """Words that tell a class. `pattern` runs over lower-case prose; `seen` says where the words were met."""
+
+    error_class: ErrorClass
+    weight: int
+    pattern: re.Pattern[str]
+    seen: str
+
+
+def phrase_rule(error_class: ErrorClass, weight: int, pattern: str, seen: str) -> PhraseRule:
+    """A `PhraseRule` from the text of its pattern."""
+    return PhraseRule(error_class, weight, re.compile(pattern), seen)
 
 
 def heaviest(signals: list[Signal]) -> Signal | None:
