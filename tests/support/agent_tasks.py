@@ -97,9 +97,12 @@ class AgentTask:
             dag_id=self.dag_id,
             run_id=self.run_id,
         )
-        self.operator = AgentJobOperator(task_id=TASK, **self.settings)
+        self.operator = self._operator()
         self.deferred = None
         return self
+
+    def _operator(self) -> AgentJobOperator:
+        return AgentJobOperator(task_id=TASK, **self.settings)
 
     @property
     def context(self) -> dict[str, Any]:
@@ -107,23 +110,21 @@ class AgentTask:
         return {"ti": self.ti, "dag_run": run, "task_state_store": self.store}
 
     def execute(self) -> Any:
-        """One worker process: the result, or ``None`` with :attr:`deferred` set."""
-        return self._work(lambda: self.operator.execute(self.context))
+        """One worker process (Airflow warns of ``execute`` outside of it): the result, or ``None`` with :attr:`deferred` set."""
+        return self._work(lambda: self.operator._begin(self.context))
 
     def resume(self, event: dict[str, Any] | None) -> Any:
         """The next worker process, after the trigger's event."""
         assert self.deferred is not None
-        self.operator = AgentJobOperator(task_id=TASK, **self.settings)
+        self.operator = self._operator()
         kwargs = {"event": event}
         method = self.deferred.method_name
         return self._work(lambda: self.operator.resume_execution(method, kwargs, self.context))
 
     def fail_deferral(self, reason: str) -> Any:
         """Airflow ends the wait itself: the trigger timed out, or broke."""
-        self.operator = AgentJobOperator(task_id=TASK, **self.settings)
-        return self._work(
-            lambda: self.operator.resume_execution("__fail__", {"error": reason}, self.context)
-        )
+        self.operator = self._operator()
+        return self._work(lambda: self.operator.resume_execution("__fail__", {"error": reason}, self.context))
 
     def _work(self, body: Any) -> Any:
         self.deferred = None

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from airflow_relay.core.errors import ErrorClass, Verdict, classify
 from airflow_relay.core.errors.scrub import scrub
-from airflow_relay.protocols.base import JobError, Phase, ReplyError, Snapshot
+from airflow_relay.protocols.base import JobError, Phase, ReplyError, Snapshot, TransientReply
 
 
 class AgentJobError(RuntimeError):
@@ -75,6 +75,8 @@ _BY_PHASE: Final[dict[Phase, type[AgentJobFailedError]]] = {
     Phase.LOST: AgentJobLostError,
 }
 _REFUSALS: Final = frozenset({ErrorClass.REFUSAL, ErrorClass.CONTENT_POLICY})
+_WORDS: Final = 800
+"""Characters of a server's own words in a message; they are scrubbed, the job's name is not."""
 EMPTY_OUTPUT: Final = "empty_output"
 """The error code that protocols give a finished job without output."""
 
@@ -90,7 +92,7 @@ def error_of(snapshot: Snapshot, *, name: str) -> AgentJobFailedError:
         kind = AgentJobEmptyError
     words = snapshot.error.message if snapshot.error and snapshot.error.message else verdict.reason
     status = f" ({snapshot.raw_status})" if snapshot.raw_status else ""
-    return kind(scrub(f"Agent job {name} is {snapshot.phase.value}{status}: {words}", 1000), verdict)
+    return kind(f"Agent job {name} is {snapshot.phase.value}{status}: {scrub(words, _WORDS)}", verdict)
 
 
 def verdict_of(snapshot: Snapshot) -> Verdict:
@@ -128,13 +130,17 @@ def _body(snapshot: Snapshot, error: JobError) -> Any:
 
 def submit_error(error: Exception, *, key: str) -> AgentJobSubmitError:
     """The error for a submit without a usable answer."""
-    return AgentJobSubmitError(scrub(f"Agent job {key} was not submitted: {error}", 1000), _verdict_on(error))
+    verdict = _verdict_on(error)
+    if isinstance(error, TransientReply) and error.ambiguous and not verdict.retryable:
+        # The job may exist, so giving up would leave it running for nobody: look again.
+        verdict = Verdict(ErrorClass.UNKNOWN, None, f"unknown: the submit is unclear; {verdict.reason}")
+    return AgentJobSubmitError(f"Agent job {key} was not submitted: {scrub(str(error), _WORDS)}", verdict)
 
 
 def contact_lost(error: Exception, *, name: str) -> AgentJobContactLostError:
     """The error for a poll without a usable answer."""
-    text = f"Lost contact to agent job {name}, which may still run; the next attempt attaches to it: {error}"
-    return AgentJobContactLostError(scrub(text, 1000), _verdict_on(error))
+    text = f"Lost contact to agent job {name}, which may still run; the next attempt attaches to it"
+    return AgentJobContactLostError(f"{text}: {scrub(str(error), _WORDS)}", _verdict_on(error))
 
 
 def _verdict_on(error: Exception) -> Verdict:

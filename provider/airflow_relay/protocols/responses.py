@@ -7,6 +7,7 @@ looked up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,7 +78,16 @@ class ResponsesProtocol(AgentProtocol):
     allow_empty: bool = False
     """Accept ``completed`` without any output. LiteLLM 1.91-1.95 reported jobs that way whose upstream call
     had been cut, so it is a failure unless asked for."""
+    fail_on_output: str = ""
+    """Regular expression; a completed response whose text it finds has failed in truth. ``""`` = none."""
     min_poll_interval: float = 0.0
+
+    def __post_init__(self) -> None:
+        """:raises InvalidRequest: a bad pattern."""
+        try:
+            re.compile(self.fail_on_output)
+        except re.error as e:
+            raise InvalidRequest(f"protocol {self.name!r}: fail_on_output: {e}") from e
 
     @property
     def capabilities(self) -> Capabilities:
@@ -204,6 +214,9 @@ class ResponsesProtocol(AgentProtocol):
         if not found.text.strip() and not found.artifacts and not self.allow_empty:
             message = "the response is completed but has no output"
             return Phase.FAILED, JobError("empty_output", message, http_status)
+        if self.fail_on_output and re.search(self.fail_on_output, found.text):
+            # OpenClaw reports a failed model call as output whose text is the error.
+            return Phase.FAILED, JobError("output_guard", found.text, http_status, {"message": found.text})
         return Phase.SUCCEEDED, None
 
 

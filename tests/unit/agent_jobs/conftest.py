@@ -25,7 +25,9 @@ def shared_server() -> Iterator[AgentServerProcess]:
 
 
 @pytest.fixture
-def server(shared_server: AgentServerProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentServerProcess]:
+def server(
+    shared_server: AgentServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AgentServerProcess]:
     """The module's server, behind the connection ``relay_agent``; its faults go with the test."""
     monkeypatch.setenv("AIRFLOW_CONN_RELAY_AGENT", shared_server.url)
     yield shared_server
