@@ -31,7 +31,10 @@ MACROS = {"instructions": instructions}
 
 def earlier_work() -> dict[str, Any]:
     """Stage → what its agent found."""
-    return {name: result["data"] for name, result in current_item().results.items()}
+    from airflow_relay.operators.agent_job_results import full_result
+
+    results = current_item().results
+    return {name: full_result(result)["data"] for name, result in results.items() if "job" in result}
 
 
 def agent_job(job: str, payload: Any, **arguments: Any) -> AgentJobOperator:
@@ -84,7 +87,7 @@ def self_review() -> AgentJobOperator:
 
         return self_review_payload(earlier_work())
 
-    return agent_job("self_review", draft(), outcome_field="verdict")
+    return agent_job("self_review", draft())
 
 
 @stage_dag(content, "dedup_check", user_defined_macros=MACROS)
@@ -93,12 +96,13 @@ def dedup_check() -> AgentJobOperator:
 
     @task
     def drafts() -> dict[str, Any]:
+        from airflow_relay.operators.agent_job_results import full_result
         from include.content.payloads import dedup_check_payload
 
         others = current_item().others("write", passed="dedup_check", outcome="unique")
-        return dedup_check_payload(earlier_work(), [(key, result["data"]) for key, result in others])
+        return dedup_check_payload(earlier_work(), [(key, full_result(result)["data"]) for key, result in others])
 
-    return agent_job("dedup_check", drafts(), outcome_field="verdict")
+    return agent_job("dedup_check", drafts())
 
 
 @stage_dag(content, "art_direction", user_defined_macros=MACROS)

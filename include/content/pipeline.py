@@ -27,12 +27,14 @@ content = Pipeline(
             "self_review",
             status="reviewed",
             to={"ok": "dedup_check", "revise": "write"},
+            outcome_field="data.verdict",
             fallback="0 9,13,21 * * *",
         ),
         Stage(
             "dedup_check",
             status="dedup_checked",
             to={"unique": "art_direction", "duplicate": DISCARD},
+            outcome_field="data.verdict",
             limit=1,  # one at a time: of two near duplicates the first one stays
             fallback="0 10,14,22 * * *",
         ),

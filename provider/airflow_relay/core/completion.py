@@ -79,13 +79,15 @@ def completion_of(states: Mapping[str, Any], shape: StageShape) -> Completion:
     return Completion(RunResult.SUCCESS)
 
 
-def outcome_of(value: Any) -> str | None:
-    """The outcome in a router's return value: the text itself, or the ``outcome`` of a mapping."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and isinstance(value.get("outcome"), str):
-        return str(value["outcome"])
-    return None
+def outcome_of(value: Any, field: str) -> str | None:
+    """The outcome in a router's return value.
+
+    :param value: the text itself, or a mapping.
+    :param field: dotted path into the mapping.
+    """
+    for name in field.split(".") if isinstance(value, Mapping) else ():
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else None
 
 
 def _of(states: Mapping[str, Any], task_ids: Collection[str]) -> list[tuple[str, str]]:

@@ -64,6 +64,8 @@ class Stage:
     :param max_visits: how often one item may enter the stage; needed on one stage of each loop.
     :param after_max_visits: where an item goes instead when its visits are used up.
     :param window: a daily window outside which no grant is given.
+    :param outcome_field: of a router: where its result names the outcome, a dotted path into the mapping
+        (``"data.verdict"``). A result that is a text is the outcome itself.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Stage:
     max_visits: int | None = None
     after_max_visits: Target = PERSON
     window: Window | None = None
+    outcome_field: str = "outcome"
 
     @property
     def routes(self) -> Mapping[str, Target]:
@@ -225,6 +228,7 @@ def _stage_to_json(stage: Stage) -> dict[str, Any]:
         "fallback": list(stage.fallback_schedules),
         "max_visits": stage.max_visits,
         "after_max_visits": str(getattr(stage.after_max_visits, "value", stage.after_max_visits)),
+        "outcome_field": stage.outcome_field,
         "window": None if stage.window is None else [stage.window.start, stage.window.end],
     }
 
@@ -245,5 +249,6 @@ def _stage_from_json(data: Mapping[str, Any]) -> Stage:
         fallback=tuple(data["fallback"]),
         max_visits=data["max_visits"],
         after_max_visits=_target_from_json(data["after_max_visits"]),
+        outcome_field=data["outcome_field"],
         window=None if window is None else Window(start=window[0], end=window[1]),
     )

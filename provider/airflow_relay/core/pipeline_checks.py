@@ -18,6 +18,7 @@ from airflow_relay.core.states import AIRFLOW_RUNS_KEY
 if TYPE_CHECKING:
     from airflow_relay.core.pipeline import Pipeline
 
+_TAKEN = {"relay": "the operations DAGs are relay__…", "budget": "budgets are limits named budget.…"}
 _TIME_OF_DAY = re.compile(r"^([01]\d|2[0-3]):[0-5]\d$")
 
 
@@ -33,8 +34,8 @@ def check(pipeline: Pipeline) -> None:
 
 def _problems(pipeline: Pipeline) -> Iterator[str]:
     yield from _name_problem("The pipeline's name", pipeline.name)
-    if pipeline.name == "relay":
-        yield "the name 'relay' is taken by the operations DAGs (relay__…): choose another."
+    if pipeline.name in _TAKEN:
+        yield f"the name {pipeline.name!r} is taken ({_TAKEN[pipeline.name]}): choose another."
     try:
         ZoneInfo(pipeline.timezone)
     except (KeyError, ValueError, OSError):

@@ -81,7 +81,8 @@ def effective_limits(declared: dict[str, Pipeline], conditions: Conditions) -> d
     """Declared limits under those that the Variable ``relay_limits`` sets."""
     limits = {AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS}
     for pipeline in declared.values():
-        limits.update(pipeline.declared_limits())
+        for key, limit in pipeline.declared_limits().items():
+            limits[key] = min(limit, limits.get(key, limit))  # a shared key keeps the lowest that is declared
     return {**limits, **conditions.limits}
 
 

@@ -127,8 +127,10 @@ class HandOff(RelayTrigger):
 
     def _completion(self, context: Mapping[str, Any], states: Mapping[str, Any]) -> Completion:
         completion = completion_of(states, self.shape)
-        if completion.result is RunResult.SUCCESS and self.pipeline.stage(self.stage).is_router:
-            return replace(completion, outcome=outcome_of(self._returned(context)))
+        declared = self.pipeline.stage(self.stage)
+        if completion.result is RunResult.SUCCESS and declared.is_router:
+            outcome = outcome_of(self._returned(context), declared.outcome_field)
+            return replace(completion, outcome=outcome)
         return completion
 
     def _returned(self, context: Mapping[str, Any]) -> Any:

@@ -143,7 +143,8 @@ def _with_result(
         return completion, None
     value = ti.xcom_pull(dag_id=run.dag_id, run_id=run.run_id, task_ids=task_id, key="return_value")
     if pipeline.has_stage(run.stage) and pipeline.stage(run.stage).is_router:
-        completion = replace(completion, outcome=outcome_of(value))
+        field = pipeline.stage(run.stage).outcome_field
+        completion = replace(completion, outcome=outcome_of(value, field))
     return completion, ledger.prepare(value, run.pipeline, key, f"{run.stage}.{run.visit}.{run.epoch}")
 
 
