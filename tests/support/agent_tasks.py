@@ -1,4 +1,4 @@
-"""Plays Airflow for one agent task: tries, deferrals, clears and kills, with the real operator and trigger."""
+"""Plays Airflow for one agent task: tries, deferrals, clears, kills, with the real operator and trigger."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class AgentTask:
         if ledger is not None:
             self._grant(ledger)
         self.deferred: TaskDeferred | None = None
+        self._first: AgentJobTrigger | None = None
         self.operator: AgentJobOperator
         self.new_try()
 
@@ -110,7 +111,10 @@ class AgentTask:
         return {"ti": self.ti, "dag_run": run, "task_state_store": self.store}
 
     def execute(self) -> Any:
-        """One worker process (Airflow warns of ``execute`` outside of it): the result, or ``None`` with :attr:`deferred` set."""
+        """One worker process: the result, or ``None`` with :attr:`deferred` set.
+
+        Not by ``execute``, which warns of callers other than Airflow's task runner.
+        """
         return self._work(lambda: self.operator._begin(self.context))
 
     def resume(self, event: dict[str, Any] | None) -> Any:
@@ -132,10 +136,19 @@ class AgentTask:
             return body()
         except TaskDeferred as deferred:
             self.deferred = deferred
+            self._first = self._first or self._made()
             return None
 
     def trigger(self) -> AgentJobTrigger:
         """The trigger, as the triggerer makes it: from its serialised form, through JSON."""
+        return self._made()
+
+    def trigger_of_first(self) -> AgentJobTrigger:
+        """The trigger of the first deferral, whatever came after it."""
+        assert self._first is not None, "the task was not deferred"
+        return self._first
+
+    def _made(self) -> AgentJobTrigger:
         assert self.deferred is not None, "the task was not deferred"
         path, kwargs = self.deferred.trigger.serialize()
         assert path == "airflow_relay.triggers.agent_job.AgentJobTrigger"
