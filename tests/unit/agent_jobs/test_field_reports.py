@@ -1,4 +1,4 @@
-"""Reports from the field about deferred jobs, as tests; the numbers are those of ``docs/field-reports.md``."""
+"""Reports from the field about deferred jobs, as tests; numbered as in ``docs/field-reports.md``."""
 
 from __future__ import annotations
 
