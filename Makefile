@@ -28,7 +28,7 @@ setup: ## Create .venv with everything needed (at once when up to date)
 test: test-unit test-integration ## Set up and run the tests (the short suite)
 
 test-unit: setup ## Unit, contract and DAG tests
-	$(PY) -m pytest -n auto -m "not slow" tests/unit tests/contract tests/dags $(ARGS)
+	$(PY) -m pytest -n auto -m "not slow" $(wildcard tests/unit tests/contract tests/dags) $(ARGS)
 
 test-integration: setup ## Tests against a real Airflow (the short ones)
 	$(PY) -m pytest -m "not slow" tests/integration $(ARGS)

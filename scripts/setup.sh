@@ -10,7 +10,7 @@ extras="${EXTRAS:-test,dev}"
 stamp=.venv/relay-setup.stamp
 
 # The path belongs to the fingerprint: an editable install does not survive a move of the checkout.
-fingerprint="$({ pwd; echo "$extras"; cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum)"
+fingerprint="$({ pwd; echo "$extras"; cat pyproject.toml constraints.txt scripts/setup.sh scripts/uv-overrides.txt; } | cksum)"
 if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$fingerprint" ]; then
   exit 0
 fi
@@ -46,7 +46,7 @@ echo "setup: installing .[$extras] under constraints.txt (a few minutes on the f
 if .venv/bin/python -m uv --version >/dev/null 2>&1 ||
   .venv/bin/python -m pip install --quiet --constraint constraints.txt uv; then
   .venv/bin/python -m uv pip install --quiet \
-    --python .venv/bin/python --constraint constraints.txt --editable ".[$extras]"
+    --python .venv/bin/python --constraint constraints.txt --override scripts/uv-overrides.txt --editable ".[$extras]"
 else
   echo "setup: uv cannot be installed here, using pip" >&2
   .venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$extras]"

@@ -8,6 +8,7 @@ mkdir -p .work
 {
   echo "# Versions that the tests ran with. Made by 'make constraints'; do not edit."
   .venv/bin/python -m uv pip compile pyproject.toml --universal --python-version 3.10 --all-extras \
+    --override scripts/uv-overrides.txt \
     --quiet --no-annotate --no-header --no-emit-index-url --no-emit-find-links --upgrade
 } > .work/constraints.new
 if grep -nE '://|@ ' .work/constraints.new; then
