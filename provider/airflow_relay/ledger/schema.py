@@ -17,6 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from airflow_relay.core.barrier import TrackPhase
 from airflow_relay.core.naming import MAX_KEY, MAX_RUN_ID
 from airflow_relay.core.states import EventKind, ItemState, PriorityClass, RunResult, RunState
 from airflow_relay.ledger.types import EnumText, Instant, Json
@@ -309,25 +310,30 @@ track_groups = Table(
     _id(),
     Column("dag_id", String(MAX_RUN_ID), nullable=False),
     Column("run_id", String(MAX_RUN_ID), nullable=False),
+    Column("name", String(MAX_KEY), nullable=False),
     Column("clear_number", Integer, nullable=False),
     Column("dispatched_at", Instant, nullable=False),
     Column("settings", Json, nullable=False),
-    UniqueConstraint("dag_id", "run_id", "clear_number"),
+    UniqueConstraint("dag_id", "run_id", "name", "clear_number"),
+    comment="one dispatch of parallel tracks: where its clock starts; clear_number: of the last dispatch try",
 )
 
 tracks = Table(
     "tracks",
     metadata,
     Column("group_id", _ID, ForeignKey("track_groups.id"), primary_key=True),
-    Column("name", String(200), primary_key=True),
-    Column("phase", String(32), nullable=False),
+    Column("name", String(MAX_KEY), primary_key=True),
+    _enum("phase", TrackPhase),
     Column("dag_id", String(MAX_RUN_ID)),
     Column("run_id", String(MAX_RUN_ID)),
+    Column("task", String(MAX_RUN_ID)),
     Column("max_wallclock", Integer),
+    Column("triggered_at", Instant),
     Column("started_at", Instant),
     Column("finished_at", Instant),
     Column("reason", Text),
     Column("result", Json),
+    comment="max_wallclock in seconds; task: the task that does the work, as <task_id> or <task_id>_<index>",
 )
 
 polls = Table(
@@ -339,5 +345,7 @@ polls = Table(
     Column("phases", Json, nullable=False),
     Column("elapsed_h", String(32), nullable=False),
     Column("done", Integer, nullable=False),
+    Column("tapped", Json, nullable=False),
     Index("ix_polls_group", "group_id", "id"),
+    comment="phases: of the expected tracks as found; tapped: names that this poll tapped out",
 )

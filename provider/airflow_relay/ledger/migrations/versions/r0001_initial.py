@@ -136,13 +136,19 @@ def upgrade() -> None:
         ),
         sa.Column("dag_id", sa.String(length=250), nullable=False),
         sa.Column("run_id", sa.String(length=250), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("clear_number", sa.Integer(), nullable=False),
         sa.Column("dispatched_at", sa.BigInteger(), nullable=False),
         sa.Column("settings", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_track_groups")),
         sa.UniqueConstraint(
-            "dag_id", "run_id", "clear_number", name=op.f("uq_track_groups_dag_id_run_id_clear_number")
+            "dag_id",
+            "run_id",
+            "name",
+            "clear_number",
+            name=op.f("uq_track_groups_dag_id_run_id_name_clear_number"),
         ),
+        comment="one dispatch of parallel tracks: where its clock starts; clear_number: of the last dispatch try",
     )
     op.create_table(
         "dead_letters",
@@ -242,8 +248,10 @@ def upgrade() -> None:
         sa.Column("phases", sa.Text(), nullable=False),
         sa.Column("elapsed_h", sa.String(length=32), nullable=False),
         sa.Column("done", sa.Integer(), nullable=False),
+        sa.Column("tapped", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["group_id"], ["track_groups.id"], name=op.f("fk_polls_group_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_polls")),
+        comment="phases: of the expected tracks as found; tapped: names that this poll tapped out",
     )
     op.create_index("ix_polls_group", "polls", ["group_id", "id"], unique=False)
     op.create_table(
@@ -315,13 +323,16 @@ def upgrade() -> None:
         sa.Column("phase", sa.String(length=32), nullable=False),
         sa.Column("dag_id", sa.String(length=250), nullable=True),
         sa.Column("run_id", sa.String(length=250), nullable=True),
+        sa.Column("task", sa.String(length=250), nullable=True),
         sa.Column("max_wallclock", sa.Integer(), nullable=True),
+        sa.Column("triggered_at", sa.BigInteger(), nullable=True),
         sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("result", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["group_id"], ["track_groups.id"], name=op.f("fk_tracks_group_id")),
         sa.PrimaryKeyConstraint("group_id", "name", name=op.f("pk_tracks")),
+        comment="max_wallclock in seconds; task: the task that does the work, as <task_id> or <task_id>_<index>",
     )
     op.create_table(
         "slots",
