@@ -21,6 +21,7 @@ _HOME = {
     "Stage": "core.pipeline",
     "Window": "core.pipeline",
     "current_item": "item_context",
+    "fallback_dags": "dags.fallback",
     "operations_dags": "dags.operations",
     "stage_dag": "dags.stage",
 }
@@ -36,6 +37,7 @@ __all__ = [
     "Window",
     "__version__",
     "current_item",
+    "fallback_dags",
     "operations_dags",
     "stage_dag",
 ]

@@ -43,6 +43,7 @@ __all__ = [
     "local_day",
     "plan_sweep",
     "summary",
+    "summary_of",
     "sweep_order",
 ]
 
@@ -146,9 +147,13 @@ def sweep_order(item: Item) -> tuple[int, datetime, int]:
 
 def summary(decisions: Iterable[Decision]) -> str:
     """One sentence for people: scanned, done, and why the rest was left."""
-    counts = Counter(decision.action for decision in decisions)
-    parts = [f"{counts[action]} {_WORDS[action]}" for action in RecoveryAction if counts[action]]
-    total = counts.total()
+    return summary_of(Counter(decision.action for decision in decisions))
+
+
+def summary_of(counts: Mapping[RecoveryAction, int]) -> str:
+    """The same sentence from action → number of items."""
+    parts = [f"{counts[action]} {_WORDS[action]}" for action in RecoveryAction if counts.get(action)]
+    total = sum(counts.values())
     items = "item" if total == 1 else "items"
     return f"Scanned {total} {items}: {', '.join(parts) or 'nothing to do'}."
 
@@ -297,6 +302,14 @@ def _blocked(case: _Case) -> _Ruling | None:
     return None
 
 
+def _not_admissible(case: _Case) -> _Ruling | None:
+    """Hold, budget, window, idle work: the dispatcher would let it wait, so an attempt would buy nothing."""
+    if case.finding.obstacle is None:
+        return None
+    stage = f"{case.item.pipeline}.{case.item.stage}"
+    return RecoveryAction.LEAVE, f"{stage} may not start now ({case.finding.obstacle.value}).", None
+
+
 def _refire(case: _Case) -> _Ruling:
     number = attempts_today(case.item, now=case.now, timezone=case.finding.timezone) + 1
     error = f" after {case.error_class}" if case.error_class else ""
@@ -317,4 +330,5 @@ _RULES: Final[tuple[Callable[[_Case], _Ruling | None], ...]] = (
     _at_the_cap,
     _cooldown,
     _blocked,
+    _not_admissible,
 )

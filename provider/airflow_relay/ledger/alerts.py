@@ -14,6 +14,8 @@ from airflow_relay.ledger.schema import alerts
 CLAIM: Final = timedelta(minutes=2)
 """For so long an alert belongs to the sender that has claimed it; after this it counts as not sent."""
 
+DEAD: Final = "dead"
+
 
 @dataclass(frozen=True)
 class Alert:
@@ -25,6 +27,17 @@ class Alert:
     raised_at: datetime
     attempts: int
     error: str | None
+
+    @property
+    def item_id(self) -> int | None:
+        """The item that a dead letter's alert is about."""
+        kind, _, rest = self.dedup_key.partition(":")
+        return int(rest.split(":")[0]) if kind == DEAD else None
+
+
+def dead_key(item_id: int, epoch: int, micros: int) -> str:
+    """The alert of one entry into the dead letters."""
+    return f"{DEAD}:{item_id}:{epoch}:{micros}"
 
 
 def raise_alert(tx: Tx, dedup_key: str, text: str, now: datetime) -> bool:
@@ -70,9 +83,7 @@ def claim(tx: Tx, alert: Alert, now: datetime) -> bool:
     """Become the one that sends it; false when another sender is at it, or it is sent."""
     free = or_(alerts.c.claimed_at.is_(None), alerts.c.claimed_at <= now - CLAIM)
     claimed = tx.conn.execute(
-        update(alerts)
-        .where(alerts.c.id == alert.id, alerts.c.sent_at.is_(None), free)
-        .values(claimed_at=now)
+        update(alerts).where(alerts.c.id == alert.id, alerts.c.sent_at.is_(None), free).values(claimed_at=now)
     )
     return bool(claimed.rowcount)
 

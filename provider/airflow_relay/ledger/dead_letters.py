@@ -113,7 +113,7 @@ def enter(tx: Tx, item: Item, reason: str, now: datetime) -> None:
     )
     alerts.raise_alert(
         tx,
-        f"dead:{item.id}:{item.epoch}:{to_micros(now)}",
+        alerts.dead_key(item.id, item.epoch, to_micros(now)),
         f"Item '{item.key}' of {item.pipeline} is in the dead letters at {item.stage}: {reason}",
         now,
     )

@@ -117,6 +117,11 @@ def log_of(tx: Tx, item_id: int, *, kinds: Collection[EventKind] = ()) -> list[E
     return [codec.event_from(r) for r in tx.conn.execute(query)]
 
 
+def first_activity(tx: Tx) -> datetime | None:
+    """The oldest line of any log; ``None`` in an empty ledger."""
+    return tx.conn.execute(select(events.c.at).order_by(events.c.at).limit(1)).scalar()
+
+
 def known_keys(tx: Tx, pipeline: str, keys: Iterable[str]) -> Mapping[str, int]:
     """Key → item id of those keys that the pipeline has already."""
     wanted = list(keys)

@@ -6,22 +6,31 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from airflow.sdk import BaseNotifier
+
 from airflow_relay.clock import utcnow
+from airflow_relay.core.watch import TICK
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import governing, runs
-from airflow_relay.operators import reconcile
+from airflow_relay.ledger.store import Ledger
+from airflow_relay.notifications.alerts import send_alerts
+from airflow_relay.operators import letters, reconcile
 from airflow_relay.operators.trigger import RelayTrigger
 
 log: Final = logging.getLogger(__name__)
 
-TICK: Final = "tick"
-"""Name of the tick's heartbeat."""
-
 
 class Tick(RelayTrigger):
-    """One round of ``relay__dispatch``. Idempotent, and harmless beside another one."""
+    """One round of ``relay__dispatch``. Idempotent, and harmless beside another one.
+
+    :param notifier: any Airflow notifier for alerts; ``None`` for the connection ``relay_alerts``.
+    """
+
+    def __init__(self, *, notifier: BaseNotifier | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.notifier = notifier
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         """Do one round; returns its figures.
@@ -32,7 +41,7 @@ class Tick(RelayTrigger):
         with ledger.read() as tx:
             held = runs.open_runs(tx)
         conditions = read_conditions(ledger, now, targets={r.dag_id for r in held})
-        examined = reconcile.examine(held, paused_dags=conditions.paused_dags, now=now)
+        examined = reconcile.examine(held, paused_dags=conditions.paused_dags)
         grants = reconcile.record_ends(ledger, examined, conditions=conditions, ti=context["ti"])
         grants += reconcile.end_overdue(ledger, conditions=conditions, now=now)
         withdrawn = reconcile.withdraw_paused(ledger, examined, now=now)
@@ -40,7 +49,22 @@ class Tick(RelayTrigger):
         crash_point(CrashPoint.TICK_GRANTED)
         with ledger.write() as tx:
             governing.beat(tx, TICK, utcnow(), {"granted": len(grants), "open": len(held)})
-        sent = self.send(ledger, context, grants)
-        figures = {"open": len(held), "withdrawn": withdrawn, "granted": len(grants), "sent": len(sent)}
+        try:
+            sent = self.send(ledger, context, grants)
+        finally:
+            # A broken DAG fails the tick; people still hear of it, and of everything else.
+            told = self._tell_people(ledger, context)
+        figures = {
+            "open": len(held),
+            "withdrawn": withdrawn,
+            "granted": len(grants),
+            "sent": len(sent),
+            **told,
+        }
         log.info("Tick: %s", figures)
         return figures
+
+    def _tell_people(self, ledger: Ledger, context: Mapping[str, Any]) -> dict[str, int]:
+        asked = letters.tend(ledger)
+        sent = send_alerts(ledger, context, self.notifier)
+        return {**asked, "alerts": sent.taken, "alerts_refused": sent.refused}

@@ -44,12 +44,13 @@ def send_grants(ledger: Ledger, grants: Iterable[Run]) -> list[Run]:
     failures: list[tuple[Run, compat.TargetDagError]] = []
     for grant in grants:
         key = keys[grant.item_id]
+        what = f"{grant.pipeline}.{grant.stage}, grant {grant.epoch}"
         try:
             new = compat.trigger_dag_run(
                 dag_id=grant.dag_id,
                 run_id=grant.run_id,
                 conf=conf_of(grant, key),
-                note=f"Relay: item **{_plain(key)}**, {grant.pipeline}.{grant.stage}, grant {grant.epoch}",
+                note=f"Relay: item **{plain_text(key)}**, {what}",
             )
         except compat.TargetDagError as error:
             failures.append((grant, error))
@@ -64,7 +65,7 @@ def send_grants(ledger: Ledger, grants: Iterable[Run]) -> list[Run]:
     return sent
 
 
-def _plain(key: str) -> str:
+def plain_text(key: str) -> str:
     """A key inside a Markdown note: nothing in it is markup."""
     return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+-.!|~" else c for c in key)
 
