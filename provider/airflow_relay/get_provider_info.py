@@ -11,4 +11,17 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-provider-relay",
         "name": "Relay",
         "description": "Completion-triggered orchestration of multi-stage pipelines.",
+        "cli": ["airflow_relay.cli.definition.get_relay_commands"],
+        "connection-types": [
+            {
+                "connection-type": "relay_ledger",
+                "hook-class-name": "airflow_relay.hooks.ledger.LedgerHook",
+                "hook-name": "Relay ledger (PostgreSQL)",
+            },
+            {
+                "connection-type": "relay_agent",
+                "hook-class-name": "airflow_relay.hooks.agent.AgentHook",
+                "hook-name": "Relay agent server",
+            },
+        ],
     }

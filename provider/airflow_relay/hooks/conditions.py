@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
@@ -23,8 +23,8 @@ def read_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = (
 
     :param targets: DAGs that the coming transaction may make ready, beside those that have ready items.
     """
-    limits, problems = parse_limits(Variable.get(LIMITS_VARIABLE, default=None))
-    holds, more = parse_holds(Variable.get(HOLD_VARIABLE, default=None), now)
+    limits, problems = parse_limits(_variable(LIMITS_VARIABLE))
+    holds, more = parse_holds(_variable(HOLD_VARIABLE), now)
     for problem in (*problems, *more):
         log.warning("%s", problem)
     with ledger.read() as tx:
@@ -35,6 +35,24 @@ def read_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = (
     return Conditions(
         limits=limits.effective(states),
         holds={scope: hold.reason for scope, hold in {**holds, **set_by_hand}.items()},
-        paused_dags=frozenset(dag for dag in sorted(dags) if compat.is_dag_paused(dag)),
+        paused_dags=_paused(dags),
         over_budget=over_budget(limits.budgets, used),
     )
+
+
+def _variable(name: str) -> str | None:
+    """A Variable's text: by the supervisor in a task, from Airflow's database in CLI and API server."""
+    if compat.in_task_process():
+        value: str | None = Variable.get(name, default=None)
+        return value
+    from airflow_relay import metadata  # noqa: PLC0415 - Airflow's models are forbidden in tasks
+
+    return metadata.variable(name)
+
+
+def _paused(dags: Collection[str]) -> frozenset[str]:
+    if compat.in_task_process():
+        return frozenset(dag for dag in sorted(dags) if compat.is_dag_paused(dag))
+    from airflow_relay import metadata  # noqa: PLC0415 - see above
+
+    return metadata.paused_dags(dags)
