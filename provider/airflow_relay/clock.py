@@ -26,3 +26,10 @@ def utcnow() -> datetime:
     offset = test_switch(OFFSET_VARIABLE)
     now = datetime.now(timezone.utc)
     return now if offset is None else now + timedelta(seconds=float(offset))
+
+
+def airflow_time(instant: datetime) -> datetime:
+    """The instant on Airflow's own clock, which knows nothing of ``RELAY_CLOCK_OFFSET``: for what it is to do
+    later."""
+    offset = test_switch(OFFSET_VARIABLE)
+    return instant if offset is None else instant - timedelta(seconds=float(offset))

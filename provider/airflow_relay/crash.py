@@ -27,6 +27,10 @@ class CrashPoint(str, Enum):
     JOB_SUBMITTED = "job.submitted"
     JOB_RECORDED = "job.recorded"
     JOB_RESUMED = "job.resumed"
+    TRACKS_RECORDED = "tracks.recorded"
+    TRACKS_TRIGGERED = "tracks.triggered"
+    BARRIER_LOOKED = "barrier.looked"
+    BARRIER_POLLED = "barrier.polled"
 
 
 def crash_point(point: CrashPoint) -> None:
