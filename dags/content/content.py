@@ -96,11 +96,13 @@ def dedup_check() -> AgentJobOperator:
 
     @task
     def drafts() -> dict[str, Any]:
-        from airflow_relay.operators.agent_job_results import full_result
         from include.content.payloads import dedup_check_payload
 
+        from airflow_relay.operators.agent_job_results import full_result
+
         others = current_item().others("write", passed="dedup_check", outcome="unique")
-        return dedup_check_payload(earlier_work(), [(key, full_result(result)["data"]) for key, result in others])
+        drafts = [(key, full_result(result)["data"]) for key, result in others]
+        return dedup_check_payload(earlier_work(), drafts)
 
     return agent_job("dedup_check", drafts())
 

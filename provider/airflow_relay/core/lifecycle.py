@@ -118,6 +118,7 @@ def enter(item: Item, *, pipeline: Pipeline, target: Target, now: datetime) -> C
             "visits": visits,
             "ready_since": now,
             "not_before": None,
+            "finished_at": None,
         },
     )
 

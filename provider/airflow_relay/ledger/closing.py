@@ -44,7 +44,7 @@ def close_run(
 ) -> Closed:
     """Close a run once. The caller holds the dispatcher's lock and dispatches afterwards."""
     item, run = runs.lock_with_item(tx, run_id)
-    if run.state is not RunState.OPEN:
+    if run.state is not RunState.OPEN and not is_amended(run, item, completion):
         return Closed(item, run, already=True, current=False, text="The run was closed before.")
     completion = _with_recorded_error(run, completion)
     runs.close(
@@ -63,6 +63,20 @@ def close_run(
         breakers.run_ended(tx, run, result=RunResult.LOST, error_class=None, now=now)
         return Closed(item, run, already=False, current=False, text=note)
     return _move(tx, item, run, pipeline=pipeline, completion=completion, stored=stored, now=now)
+
+
+def is_amended(run: Run, item: Item, completion: Completion) -> bool:
+    """Whether a person has made a failed stage a success: by marking its work in Airflow, nothing ran again.
+
+    Only while the item is still at this run: a recovery that was faster keeps what it has started.
+    """
+    return (
+        run.state is RunState.CLOSED
+        and run.result in (RunResult.FAILED, RunResult.LOST)
+        and completion.result in (RunResult.SUCCESS, RunResult.SKIPPED)
+        and item.epoch == run.epoch
+        and item.state in (ItemState.FAILED, ItemState.DEAD)
+    )
 
 
 def _with_recorded_error(run: Run, completion: Completion) -> Completion:
@@ -105,6 +119,8 @@ def _move(
         )
     breakers.run_ended(tx, run, result=completion.result, error_class=completion.error_class, now=now)
     after = items.perform(tx, item, change)
+    if item.state is ItemState.DEAD:
+        dead_letters.resolve(tx, item.id, resolution="marked success", by="a person in Airflow", now=now)
     if after.state is ItemState.DEAD:
         dead_letters.enter(tx, after, change.text, now)
     return Closed(after, run, already=False, current=True, text=change.text)

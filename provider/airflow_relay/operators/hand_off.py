@@ -97,7 +97,7 @@ class HandOff(RelayTrigger):
         states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
         completion = self._completion(context, states)
         text = "The run was closed before."
-        if run.state is RunState.OPEN:
+        if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
             text = self._close(ledger, context, run, completion)
         else:
             self.send(ledger, context, [])

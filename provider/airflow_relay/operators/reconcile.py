@@ -31,9 +31,6 @@ log: Final = logging.getLogger(__name__)
 BATCH: Final = 50
 """Run ids asked for at once: Airflow refuses a query of many long ids."""
 
-SETTLING: Final = timedelta(seconds=30)
-"""A run younger than this may not be visible yet: it is not asked about."""
-
 DEADLINE_GRACE: Final = timedelta(minutes=2)
 """Guard and trigger end an overdue run themselves; after this the tick does."""
 
@@ -49,15 +46,13 @@ class Examined:
     states: Mapping[str, Any]
 
 
-def examine(candidates: Sequence[Run], *, paused_dags: frozenset[str], now: datetime) -> list[Examined]:
+def examine(candidates: Sequence[Run], *, paused_dags: frozenset[str]) -> list[Examined]:
     """Ask Airflow about open runs: one call per 50 of a DAG."""
     by_dag: dict[str, list[Run]] = {}
     found: list[Examined] = []
     for run in candidates:
         if run.confirmed_at is None:
             found.append(Examined(run, RunLiveness.UNCONFIRMED, {}))
-        elif now - run.confirmed_at < SETTLING:
-            found.append(Examined(run, RunLiveness.ALIVE, {}))
         else:
             by_dag.setdefault(run.dag_id, []).append(run)
     for dag_id, dag_runs in by_dag.items():
