@@ -39,8 +39,8 @@ def _fallback_dag(pipeline: Pipeline, stage: Stage) -> DAG:
         tags={"relay", "fallback", f"pipeline:{pipeline.name}", f"stage:{stage.name}"},
         doc_md=(
             f"The old schedule of **{pipeline.name}.{stage.name}**. Unpause it when completion triggers do "
-            "not serve the stage: on each slot every waiting item gets its run, once. It uses the same ledger "
-            "as everything else, so it helps against lost triggers, not against a lost database."
+            "not serve the stage: on each slot every waiting item gets its run, once. It uses the same "
+            "ledger, so it helps against lost triggers, not against a lost database."
         ),
     ) as dag:
         FallbackServe(
