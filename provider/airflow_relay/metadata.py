@@ -18,6 +18,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from airflow_relay.compat import TargetDagError
+
 _BATCH: Final = 500
 
 
@@ -132,3 +134,39 @@ def count_running_runs() -> int:
     with create_session() as session:
         query = select(func.count()).select_from(DagRun).where(DagRun.state == DagRunState.RUNNING)
         return int(session.scalar(query) or 0)
+
+
+def trigger_dag_run(
+    *, dag_id: str, run_id: str, conf: dict[str, Any], note: str | None = None, by: str | None = None
+) -> bool:
+    """Start one DAG run by the function that Airflow's own API serves tasks with, with no logical date.
+
+    :return: false when a run with this very run id exists already.
+    :raises TargetDagError: the DAG is missing or has import errors; names it.
+    """
+    from airflow.api.common.trigger_dag import trigger_dag  # noqa: PLC0415 - needs a moment to load
+    from airflow.exceptions import DagNotFound, DagRunAlreadyExists  # noqa: PLC0415 - see above
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType  # noqa: PLC0415 - see above
+
+    status = dag_statuses([dag_id]).get(dag_id)
+    if status is None or status.is_stale:
+        raise TargetDagError(f"DAG {dag_id!r} does not exist. Deploy it; the grant is kept.")
+    if status.has_import_errors:
+        raise TargetDagError(f"DAG {dag_id!r} has import errors. Fix its file; the grant is kept.")
+    try:
+        trigger_dag(
+            dag_id=dag_id,
+            run_id=run_id,
+            run_type=DagRunType.OPERATOR_TRIGGERED,
+            conf=conf,
+            logical_date=None,
+            replace_microseconds=False,
+            triggered_by=DagRunTriggeredByType.CLI,
+            triggering_user_name=by,
+            note=note,
+        )
+    except DagRunAlreadyExists:
+        return False
+    except DagNotFound as error:
+        raise TargetDagError(f"DAG {dag_id!r} does not exist. Deploy it; the grant is kept.") from error
+    return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from airflow_relay.cli import output
@@ -14,8 +13,9 @@ from airflow_relay.cli.session import command, known_conditions, open_ledger, sa
 from airflow_relay.clock import utcnow
 from airflow_relay.core.item import Item, Run
 from airflow_relay.core.states import ItemState
-from airflow_relay.ledger import dead_letters, items, jobs, reports, results, runs
+from airflow_relay.ledger import dead_letters, items, job_sums, jobs, reports, results, runs
 from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.job_sums import UsageSum
 from airflow_relay.ledger.jobs import Job, JobPhase
 from airflow_relay.ledger.reports import Standing
 from airflow_relay.ledger.results import PAYLOAD, Result
@@ -110,7 +110,7 @@ def _dossier(tx: Tx, item: Item, standing: Standing, now: datetime) -> dict[str,
         "runs": [_run_row(run, now) for run in runs.of_item(tx, item.id)],
         "results": [_result_row(result) for result in results.of_item(tx, item.id)],
         "jobs": [_job_row(job) for job in of_jobs],
-        "usage": usage(of_jobs),
+        "usage": _usage(of_jobs),
         "dead_letters": [
             {
                 "at": letter.at,
@@ -173,29 +173,21 @@ def _job_row(job: Job) -> dict[str, Any]:
     }
 
 
-def usage(of_item: Sequence[Job]) -> list[dict[str, Any]]:
+def _usage(of_item: Sequence[Job]) -> list[dict[str, Any]]:
     """Tokens and cost of an item's jobs by stage, and in total; failed and dropped ones are paid for too."""
-    stages = list(dict.fromkeys(job.stage for job in of_item))
-    rows = [_sum(stage, [job for job in of_item if job.stage == stage]) for stage in stages]
-    return [*rows, _sum("all stages", of_item)] if len(rows) > 1 else rows
+    sums = job_sums.by_stage(of_item)
+    rows = [_sum_row(stage, of_stage) for stage, of_stage in sums.items()]
+    return [*rows, _sum_row("all stages", job_sums.total(of_item))] if len(rows) > 1 else rows
 
 
-def _sum(stage: str, of_stage: Sequence[Job]) -> dict[str, Any]:
-    costs = [cost for job in of_stage if (cost := _amount(job.cost)) is not None]
+def _sum_row(stage: str, of_stage: UsageSum) -> dict[str, Any]:
     return {
         "stage": stage,
-        "jobs": len(of_stage),
-        "tokens_in": sum(job.input_tokens or 0 for job in of_stage),
-        "tokens_out": sum(job.output_tokens or 0 for job in of_stage),
-        "cost": str(sum(costs, Decimal())) if costs else None,
+        "jobs": of_stage.jobs,
+        "tokens_in": of_stage.input_tokens,
+        "tokens_out": of_stage.output_tokens,
+        "cost": str(of_stage.cost) if of_stage.cost else None,
     }
-
-
-def _amount(cost: str | None) -> Decimal | None:
-    try:
-        return None if cost is None else Decimal(cost)
-    except InvalidOperation:
-        return None  # "0.02 USD" and the like: shown with the job, not added up
 
 
 @command

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
@@ -26,11 +26,14 @@ def conf_of(run: Run, key: str) -> dict[str, Any]:
     return {"item_id": key, "epoch": run.epoch, "ledger": run.ledger_id}
 
 
-def send_grants(ledger: Ledger, grants: Iterable[Run]) -> list[Run]:
+def send_grants(
+    ledger: Ledger, grants: Iterable[Run], *, trigger: Callable[..., bool] | None = None
+) -> list[Run]:
     """Trigger a DAG run for each grant, then confirm them.
 
     A run that exists already under its own run id is confirmed like a new one.
 
+    :param trigger: starts one run; by default :func:`~airflow_relay.compat.trigger_dag_run`, for tasks.
     :return: the grants sent.
     :raises TargetDagError: at least one DAG is missing or broken. The others were sent all the same, and the
         grant stays in the outbox.
@@ -46,7 +49,7 @@ def send_grants(ledger: Ledger, grants: Iterable[Run]) -> list[Run]:
         key = keys[grant.item_id]
         what = f"{grant.pipeline}.{grant.stage}, grant {grant.epoch}"
         try:
-            new = compat.trigger_dag_run(
+            new = (trigger or compat.trigger_dag_run)(
                 dag_id=grant.dag_id,
                 run_id=grant.run_id,
                 conf=conf_of(grant, key),

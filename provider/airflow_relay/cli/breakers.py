@@ -1,0 +1,55 @@
+"""``airflow relay breakers [open | close] [PIPELINE.STAGE]``."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import Any
+
+from airflow_relay.cli import output
+from airflow_relay.cli.interventions import tell
+from airflow_relay.cli.output import Table
+from airflow_relay.cli.session import UsageError, asker, command, open_ledger
+from airflow_relay.clock import utcnow
+from airflow_relay.core.breaker import Breaker, gate
+from airflow_relay.ledger import breakers
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.operations import actions
+
+COLUMNS = ("stage", "state", "gate", "failures", "opened_at", "probe_at", "reason")
+
+
+def rows(tx: Tx, now: datetime) -> list[dict[str, Any]]:
+    """One row for each stage that has ever had a systemic failure or was opened by hand."""
+    return [_row(f"{p}.{s}", breaker, now) for (p, s), breaker in breakers.load_all(tx).items()]
+
+
+def _row(stage: str, breaker: Breaker, now: datetime) -> dict[str, Any]:
+    return {
+        "stage": stage,
+        "state": breaker.state,
+        "gate": gate(breaker, now),
+        "failures": len(breaker.failures),
+        "opened_at": breaker.opened_at,
+        "probe_at": breaker.probe_at,
+        "reason": breaker.reason,
+    }
+
+
+@command
+def run(args: argparse.Namespace) -> int:
+    """List, open or close."""
+    pipeline, _, stage = (args.place or "").partition(".")
+    if args.action != "list" and not (pipeline and stage):
+        raise UsageError(f"breakers {args.action} needs a stage: PIPELINE.STAGE.")
+    ledger, now = open_ledger(), utcnow()
+    if args.action == "list":
+        with ledger.read() as tx:
+            found = [
+                row for row in rows(tx, now) if args.place in (None, row["stage"], row["stage"].split(".")[0])
+            ]
+        output.write(args.output, found, Table("", COLUMNS, found), empty="All breakers are closed.")
+        return 0
+    act = actions.open_breaker if args.action == "open" else actions.close_breaker
+    result = act(ledger, pipeline, stage, reason=args.reason, by=asker(), now=now)
+    return tell(args.output, result, readies=args.action == "close")

@@ -1,0 +1,68 @@
+"""``airflow relay hold | release``: nothing of a class or pipeline is granted while it is held."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import Any
+
+from airflow_relay.cli import output
+from airflow_relay.cli.interventions import tell
+from airflow_relay.cli.output import Table
+from airflow_relay.cli.session import UsageError, asker, command, known_conditions, open_ledger
+from airflow_relay.cli.times import parse_moment
+from airflow_relay.clock import utcnow
+from airflow_relay.core.snapshot import Conditions
+from airflow_relay.ledger import reports
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.operations import actions
+
+COLUMNS = ("scope", "reason", "until", "set_by")
+
+
+def rows(tx: Tx, conditions: Conditions, now: datetime) -> list[dict[str, Any]]:
+    """Holds in force: those set by command or form, and those of the Variable ``relay_hold``."""
+    by_hand = {row["scope"]: dict(row) for row in reports.open_holds(tx, now)}
+    of_variable = {
+        scope: {"scope": scope, "reason": reason, "until": None, "set_by": "Variable relay_hold"}
+        for scope, reason in conditions.holds.items()
+        if scope not in by_hand
+    }
+    return [*by_hand.values(), *of_variable.values()]
+
+
+@command
+def hold(args: argparse.Namespace) -> int:
+    """``hold SCOPE --reason …``; without a scope: the holds in force."""
+    now = utcnow()
+    until = _end(args, now)
+    if args.scope is None and (args.reason or until):
+        raise UsageError("What is to be held? Give a class (P2) or a pipeline.")
+    ledger = open_ledger()
+    if args.scope is None:
+        conditions = known_conditions(ledger, now)
+        with ledger.read() as tx:
+            found = rows(tx, conditions, now)
+        output.write(args.output, found, Table("", COLUMNS, found), empty="Nothing is held.")
+        return 0
+    result = actions.hold(ledger, args.scope, reason=args.reason, by=asker(), now=now, until=until)
+    return tell(args.output, result, readies=False)
+
+
+def _end(args: argparse.Namespace, now: datetime) -> datetime | None:
+    if args.span is not None and args.until is not None:
+        raise UsageError("Give --for or --until, not both.")
+    if args.span is not None:
+        end: datetime = now + args.span
+        return end
+    try:
+        return None if args.until is None else parse_moment(args.until, now)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+@command
+def release(args: argparse.Namespace) -> int:
+    """``release SCOPE``; 1 when it was not held by command or form."""
+    result = actions.release(open_ledger(), args.scope)
+    return tell(args.output, result) or (0 if result.changed else 1)
