@@ -1,0 +1,155 @@
+"""Run the models of a scenario over many seeds, and say how sure the figures are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, stdev
+from typing import Final, Protocol
+
+from airflow_relay.simulation.blind_timers import BlindTimersModel
+from airflow_relay.simulation.cron_model import CronModel
+from airflow_relay.simulation.measures import MEASURES, bad_days
+from airflow_relay.simulation.overnight_models import OvernightModel
+from airflow_relay.simulation.recorder import Recorder
+from airflow_relay.simulation.relay_model import RelayModel
+from airflow_relay.simulation.sample import Sample
+from airflow_relay.simulation.scenario import ModelKind, ModelSpec, Scenario
+
+Progress = Callable[[], None]
+"""Called once for each finished run."""
+
+
+class Model(Protocol):
+    """What runs one scenario once."""
+
+    recorder: Recorder
+
+    def run(self) -> Recorder: ...
+
+
+class _Maker(Protocol):
+    def __call__(self, scenario: Scenario, model: ModelSpec, *, days: int, seed: int) -> Model: ...
+
+
+_MAKERS: Final[Mapping[ModelKind, _Maker]] = {
+    ModelKind.CRON: CronModel,
+    ModelKind.RELAY: RelayModel,
+    ModelKind.BLIND_TIMERS: BlindTimersModel,
+    ModelKind.FIXED_TIMER: OvernightModel,
+    ModelKind.POLLING: OvernightModel,
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure over many seeds: its mean with a 95 % confidence interval, and the range of the seeds."""
+
+    mean: float
+    low: float
+    high: float
+    least: float
+    most: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One model over all seeds.
+
+    :param example: the recorder of the first seed, for curves and swim lanes.
+    :param end_to_end: hours, of all items of all seeds.
+    """
+
+    model: ModelSpec
+    figures: Mapping[str, Estimate]
+    end_to_end: Sample
+    stage_wait: Mapping[str, Sample]
+    example: Recorder
+
+
+@dataclass(frozen=True)
+class Result:
+    """All models of a scenario, over the same seeds."""
+
+    scenario: Scenario
+    days: int
+    seeds: tuple[int, ...]
+    outcomes: Mapping[str, Outcome]
+
+
+def simulate_once(scenario: Scenario, model: ModelSpec, *, days: int, seed: int) -> Recorder:
+    """One model, one seed."""
+    made = _MAKERS[model.kind](scenario, model, days=days, seed=seed)
+    made.recorder.bad_days = bad_days(scenario, days)
+    return made.run()
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    days: int | None = None,
+    seed: int = 1,
+    seeds: int | None = None,
+    progress: Progress = lambda: None,
+) -> Result:
+    """Run every model with the same seeds: ``seed``, ``seed + 1``, …
+
+    :param days: simulated days of each run; left out: as the scenario says.
+    :param seeds: how many; left out: as the scenario says.
+    """
+    days, number = days or scenario.days, seeds or scenario.seeds
+    chosen = tuple(range(seed, seed + number))
+    outcomes = {
+        model.name: _over_seeds(scenario, model, days=days, seeds=chosen, progress=progress)
+        for model in scenario.models
+    }
+    return Result(scenario, days, chosen, outcomes)
+
+
+def _over_seeds(
+    scenario: Scenario, model: ModelSpec, *, days: int, seeds: Sequence[int], progress: Progress
+) -> Outcome:
+    values: dict[str, list[float]] = {name: [] for name in MEASURES}
+    end_to_end = Sample()
+    waits: dict[str, Sample] = {}
+    example: Recorder | None = None
+    for seed in seeds:
+        recorder = simulate_once(scenario, model, days=days, seed=seed)
+        for name, measure in MEASURES.items():
+            values[name].append(measure.of(recorder))
+        end_to_end.merge(recorder.end_to_end)
+        for stage, sample in recorder.stage_wait.items():
+            waits.setdefault(stage, Sample()).merge(sample)
+        example = example or recorder
+        progress()
+    assert example is not None
+    return Outcome(
+        model=model,
+        figures={name: estimate(found) for name, found in values.items()},
+        end_to_end=end_to_end,
+        stage_wait=waits,
+        example=example,
+    )
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean of the seeds' figures; seeds without the figure are left out."""
+    found = [v for v in values if not math.isnan(v)]
+    if not found:
+        return Estimate(*[math.nan] * 5)
+    mean = fmean(found)
+    half = _t95(len(found) - 1) * stdev(found) / math.sqrt(len(found)) if len(found) > 1 else math.nan
+    return Estimate(mean, mean - half, mean + half, min(found), max(found))
+
+
+def _t95(freedom: int) -> float:
+    """Student's t for a two-sided 95 % interval (Cornish-Fisher expansion; within 1 % from 3 on)."""
+    z = NormalDist().inv_cdf(0.975)
+    first = (z**3 + z) / (4 * freedom)
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return z + first + second

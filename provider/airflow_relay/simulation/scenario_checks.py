@@ -1,0 +1,107 @@
+"""What a scenario must have so that each of its models can run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from airflow_relay.core.dispatch import check_shared_keys
+from airflow_relay.core.pipeline import PipelineError
+from airflow_relay.core.rules import parse_rules
+from airflow_relay.simulation.scenario import ModelKind, ModelSpec, Scenario
+
+
+class ScenarioProblem(ValueError):
+    """Part of a scenario does not fit the rest.
+
+    :ivar path: where in the file, as keys and list indexes.
+    """
+
+    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
+        super().__init__(problem)
+        self.path = path
+
+
+def check(scenario: Scenario) -> None:
+    """Refuse what contradicts itself.
+
+    :raises ScenarioProblem: the first problem, with its place.
+    """
+    for problem in _problems(scenario):
+        raise problem
+
+
+def _problems(scenario: Scenario) -> Iterator[ScenarioProblem]:
+    yield from _pipeline_problems(scenario)
+    for index, model in enumerate(scenario.models):
+        for field, problem in _model_problems(scenario, model):
+            yield ScenarioProblem(("models", index, field), f"model {model.name!r}: {problem}")
+    for name, count in Counter(m.name for m in scenario.models).items():
+        if count > 1:
+            yield ScenarioProblem(("models",), f"{count} models are called {name!r}: names must differ")
+    yield from _claim_problems(scenario)
+    known = {f"{p}.{s.name}" for p, spec in scenario.pipelines.items() for s in spec.stages}
+    known |= {s.name for spec in scenario.pipelines.values() for s in spec.stages}
+    for index, outage in enumerate(scenario.outages):
+        if outage.stage not in known:
+            yield ScenarioProblem(("outages", index, "stage"), f"there is no stage {outage.stage!r}")
+
+
+def _pipeline_problems(scenario: Scenario) -> Iterator[ScenarioProblem]:
+    declared = []
+    for name, spec in scenario.pipelines.items():
+        try:
+            declared.append(spec.pipeline(name))
+        except PipelineError as error:
+            yield ScenarioProblem(("pipelines", name, "stages"), str(error))
+        for index, stage in enumerate(spec.stages):
+            if stage.calls is not None and scenario.service is None:
+                where = ("pipelines", name, "stages", index, "calls")
+                yield ScenarioProblem(where, "calls need a 'service' with its capacity")
+    try:
+        check_shared_keys(declared)
+    except PipelineError as error:
+        yield ScenarioProblem(("pipelines",), str(error))
+
+
+def _model_problems(scenario: Scenario, model: ModelSpec) -> Iterator[tuple[str, str]]:
+    needs = {
+        ModelKind.CRON: ("pipelines", scenario.pipelines),
+        ModelKind.RELAY: ("pipelines", scenario.pipelines),
+        ModelKind.BLIND_TIMERS: ("timers", scenario.timers),
+        ModelKind.FIXED_TIMER: ("overnight", scenario.overnight),
+        ModelKind.POLLING: ("overnight", scenario.overnight),
+    }
+    section, there = needs[model.kind]
+    if not there:
+        yield "kind", f"kind {model.kind.value!r} needs the section {section!r}"
+        return
+    if model.kind is ModelKind.CRON:
+        yield from _schedule_problems(scenario, model)
+    if model.kind is ModelKind.BLIND_TIMERS and scenario.service is None:
+        yield "kind", "blind timers compete for a 'service': give its capacity"
+    if model.kind is ModelKind.FIXED_TIMER and model.timer_hours is None:
+        yield "timer_hours", "say when the orchestrator wakes"
+    for problem in parse_rules(model.rules)[1]:
+        yield "rules", problem
+
+
+def _schedule_problems(scenario: Scenario, model: ModelSpec) -> Iterator[tuple[str, str]]:
+    if len(scenario.pipelines) != 1:
+        yield "kind", "fixed cron schedules are modelled for one pipeline"
+        return
+    stages = {s.name for spec in scenario.pipelines.values() for s in spec.stages}
+    missing, strange = stages - set(model.schedules), set(model.schedules) - stages
+    if strange:
+        yield "schedules", f"there is no stage {', '.join(sorted(strange))}"
+    if missing:
+        yield "schedules", f"stages without a schedule: {', '.join(sorted(missing))}"
+
+
+def _claim_problems(scenario: Scenario) -> Iterator[ScenarioProblem]:
+    names = {m.name for m in scenario.models}
+    for index, claim in enumerate(scenario.claims):
+        for field in ("model", "literal"):
+            name = getattr(claim, field)
+            if name is not None and name not in names:
+                yield ScenarioProblem(("claims", index, field), f"there is no model {name!r}")

@@ -1,0 +1,302 @@
+"""The ledger of a simulation: it performs what core decides, in memory, as ``ledger/`` does in SQL.
+
+Nothing is decided here. Each state change is a change from ``core.lifecycle`` or ``core.recovery``, each
+grant one of ``core.dispatch``, each breaker step one of ``core.breaker``; a rule taken out there is gone
+here as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from airflow_relay.core import breaker as breaker_rules
+from airflow_relay.core import dispatch as dispatch_rules
+from airflow_relay.core import item as values
+from airflow_relay.core import lifecycle
+from airflow_relay.core.breaker import Breaker, BreakerSettings, Step
+from airflow_relay.core.capacity import free_units
+from airflow_relay.core.completion import Completion
+from airflow_relay.core.errors.taxonomy import RETRYABLE, SYSTEMIC, ErrorClass
+from airflow_relay.core.item import Change, Item, Run
+from airflow_relay.core.pipeline import Pipeline, Stage
+from airflow_relay.core.snapshot import Conditions, Group, Snapshot, StageKey
+from airflow_relay.core.states import (
+    AIRFLOW_RUNS_KEY,
+    DEFAULT_AIRFLOW_RUNS,
+    IN_FLIGHT,
+    EventKind,
+    ItemState,
+    PriorityClass,
+    RunResult,
+    RunState,
+)
+from airflow_relay.core.windows import closed_until
+from airflow_relay.simulation.ready_queue import ReadyQueue
+
+_UNANSWERED: Final = frozenset({ErrorClass.UNKNOWN, ErrorClass.CANCELLED})
+
+
+class KnownPipeline(Pipeline):
+    """A declaration that remembers its answers: a simulation asks for the same few a million times."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [s.name for s in self.stages]
+        known = {
+            "rank": {n: Pipeline.rank(self, n) for n in names},
+            "keys": {n: Pipeline.keys(self, n) for n in names},
+            "dag_id": {n: Pipeline.dag_id(self, n) for n in names},
+            "stage": {s.name: s for s in self.stages},
+        }
+        object.__setattr__(self, "_known", known)
+
+    def _answer(self, question: str, stage: str) -> Any:
+        known = self.__dict__.get("_known")  # not there yet while the declaration is being checked
+        return None if known is None else known[question].get(stage)
+
+    def stage(self, name: str) -> Stage:
+        return self._answer("stage", name) or super().stage(name)
+
+    def rank(self, stage: str) -> int:
+        found = self._answer("rank", stage)
+        return super().rank(stage) if found is None else found
+
+    def keys(self, stage: str) -> tuple[str, ...]:
+        return self._answer("keys", stage) or super().keys(stage)
+
+    def dag_id(self, stage: str) -> str:
+        return self._answer("dag_id", stage) or super().dag_id(stage)
+
+
+class World:
+    """Items, runs, slots and breakers at one moment.
+
+    :param conditions: limits and holds as the Variables set them.
+    :param on_slot: told of each unit taken (+1) or freed (-1).
+    """
+
+    def __init__(
+        self,
+        pipelines: Iterable[Pipeline],
+        *,
+        conditions: Conditions,
+        breaker_settings: BreakerSettings,
+        on_slot: Callable[[str, int], None],
+    ) -> None:
+        self.pipelines = {p.name: p for p in pipelines}
+        self.conditions = conditions
+        self.settings = breaker_settings
+        self.on_slot = on_slot
+        limits = {AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS}
+        for pipeline in self.pipelines.values():
+            limits.update(pipeline.declared_limits())
+        self.limits: Mapping[str, int] = {**limits, **conditions.limits}
+        self._windows = {
+            (p.name, s.name): (s.window, p.timezone)
+            for p in self.pipelines.values()
+            for s in p.stages
+            if s.window is not None
+        }
+        self.items: dict[int, Item] = {}
+        self.queue = ReadyQueue()
+        self.runs: dict[int, Run] = {}
+        """Open runs only."""
+        self.run_of: dict[int, int] = {}
+        self.failed: set[int] = set()
+        self.breakers: dict[StageKey, Breaker] = {}
+        self.usage: Counter[str] = Counter()
+        self.active_classes: Counter[PriorityClass] = Counter()
+        self._next_run = 0
+
+    # --- items ------------------------------------------------------------------------------------------
+
+    def register(self, pipeline: Pipeline, *, number: int, priority: int, now: datetime) -> Item:
+        """A new item, ready for the entry stage."""
+        item, _ = lifecycle.registered(pipeline=pipeline, key=str(number), priority=priority, now=now)
+        item = replace(item, id=number)
+        self.items[number] = item
+        self.queue.add(item)
+        return item
+
+    def perform(self, item: Item, change: Change) -> Item:
+        """Apply a change; the item's place in the queue follows its state."""
+        after = values.apply(item, change)
+        self.items[item.id] = after
+        if item.state is ItemState.READY:
+            self.queue.remove(item.id)
+        elif item.state is ItemState.FAILED:
+            self.failed.discard(item.id)
+        if after.state is ItemState.READY:
+            self.queue.add(after)
+        elif after.state is ItemState.FAILED:
+            self.failed.add(item.id)
+        return after
+
+    def forget(self, item_id: int) -> None:
+        """A finished item leaves the simulation, so that its memory does not grow."""
+        del self.items[item_id]
+
+    def in_progress(self) -> int:
+        return len(self.queue) + len(self.runs)
+
+    # --- dispatch ---------------------------------------------------------------------------------------
+
+    def snapshot(self, now: datetime, groups: list[Group]) -> Snapshot:
+        """What the dispatcher looks at, its candidates not loaded."""
+        aged = any(dispatch_rules.age(g.oldest, now) > 0 for g in groups)
+        return Snapshot(
+            groups=groups,
+            usage=self.usage,
+            limits=self.limits,
+            conditions=self.conditions,
+            breakers={where: breaker_rules.gate(b, now) for where, b in self.breakers.items()},
+            active_classes=self.active_classes,
+            closed_until=self._closed(groups, now) if self._windows else {},
+            # Who holds what matters to reservations alone, and only what has aged reserves.
+            running=[r for run in self.runs.values() for r in (self.items[run.item_id].keys,)] if aged else (),
+        )
+
+    def _closed(self, groups: Iterable[Group], now: datetime) -> dict[StageKey, datetime | None]:
+        found: dict[StageKey, datetime | None] = {}
+        for group in groups:
+            stage = (group.pipeline, group.stage)
+            if stage in self._windows:
+                window, zone = self._windows[stage]
+                found[stage] = closed_until(window, zone, now)
+        return found
+
+    def dispatch(self, now: datetime) -> tuple[list[Run], datetime | None]:
+        """Decide and grant.
+
+        :return: the new runs, and the next time at which a gate opens by itself.
+        """
+        groups = self.queue.groups()
+        if not groups:
+            return [], None
+        bare = self.snapshot(now, groups)
+        candidates = [
+            c
+            for g in groups
+            if (most := dispatch_rules.wanted(g, bare, now))
+            for c in self.queue.first(g, most, now)
+        ]
+        wake = min((at for at in bare.closed_until.values() if at is not None), default=None)
+        if not candidates:
+            return [], wake
+        plan = dispatch_rules.dispatch(bare.with_candidates(candidates), now)
+        return [self._grant(grant.item_id, probe=grant.probe, now=now) for grant in plan.grants], wake
+
+    def _grant(self, item_id: int, *, probe: bool, now: datetime) -> Run:
+        item = self.items[item_id]
+        self._next_run += 1
+        epoch = item.epoch + 1
+        run = Run(
+            id=self._next_run,
+            item_id=item_id,
+            pipeline=item.pipeline,
+            stage=item.stage,
+            visit=item.visit,
+            epoch=epoch,
+            dag_id=item.dag_id,
+            run_id=item.key,
+            ledger_id="simulation",
+            state=RunState.OPEN,
+            klass=item.klass,
+            attempt=item.attempts,
+            ready_since=item.ready_since,
+            granted_at=now,
+        )
+        granted = {"state": ItemState.GRANTED, "epoch": epoch, "ready_since": None, "not_before": None}
+        self.perform(item, Change(kind=EventKind.GRANTED, at=now, text="Granted", set=granted, run=run.id))
+        self.runs[run.id] = run
+        self.run_of[item_id] = run.id
+        self._slots(item.keys, 1)
+        self.active_classes[run.klass] += 1
+        if probe:
+            self._breaker(run, lambda b: breaker_rules.probe_granted(b, run_id=run.id))
+        return run
+
+    def _slots(self, keys: Iterable[str], by: int) -> None:
+        for key in (*keys, AIRFLOW_RUNS_KEY):
+            self.usage[key] += by
+            self.on_slot(key, by)
+
+    def started(self, run: Run, now: datetime) -> Run:
+        """The run's first guarded task begins."""
+        run = self.runs[run.id] = replace(run, started_at=now)
+        change = Change(
+            kind=EventKind.STARTED, at=now, text="Started", set={"state": ItemState.RUNNING}, run=run.id
+        )
+        self.perform(self.items[run.item_id], change)
+        return run
+
+    # --- the end of a run -------------------------------------------------------------------------------
+
+    def close(self, run: Run, completion: Completion, now: datetime) -> Item:
+        """Close a run, free its slots, move its item; the caller dispatches afterwards."""
+        del self.runs[run.id]
+        del self.run_of[run.item_id]
+        item = self.items[run.item_id]
+        self._slots(item.keys, -1)
+        self.active_classes[run.klass] -= 1
+        if completion.result in (RunResult.SUCCESS, RunResult.SKIPPED):
+            pipeline = self.pipelines[run.pipeline]
+            change = lifecycle.completed(item, pipeline=pipeline, run=run, completion=completion, now=now)
+        else:
+            retryable = ErrorClass(completion.error_class or ErrorClass.UNKNOWN) in RETRYABLE
+            change = lifecycle.failed(run=run, completion=completion, retryable=retryable, now=now)
+        self._tell_breaker(run, completion, now)
+        return self.perform(item, change)
+
+    def _tell_breaker(self, run: Run, completion: Completion, now: datetime) -> None:
+        error = None if completion.error_class is None else ErrorClass(completion.error_class)
+        success = completion.result is RunResult.SUCCESS
+        answered = success or (completion.result is RunResult.FAILED and error not in {None, *_UNANSWERED})
+        if not answered:
+            self._breaker(run, lambda b: breaker_rules.probe_lost(b, run_id=run.id))
+            return
+        self._breaker(
+            run,
+            lambda b: breaker_rules.record(
+                b,
+                systemic=error in SYSTEMIC,
+                success=success,
+                run_id=run.id,
+                now=now,
+                settings=self.settings,
+            ),
+        )
+
+    def _breaker(self, run: Run, rule: Callable[[Breaker], Step]) -> None:
+        stage = (run.pipeline, run.stage)
+        before = self.breakers.get(stage)
+        after = rule(before or Breaker()).breaker
+        if before is not None or after != Breaker():
+            self.breakers[stage] = after
+
+    # --- what waits -------------------------------------------------------------------------------------
+
+    def waiting_for(self, now: datetime) -> Counter[str]:
+        """What the ready items wait for, by capacity key or gate → how many."""
+        counts: Counter[str] = Counter()
+        groups = self.queue.groups()
+        if not groups:
+            return counts
+        snapshot = self.snapshot(now, groups)
+        for group in groups:
+            gate = dispatch_rules.gate(group, snapshot, now)
+            if gate is not None:
+                counts[gate.value] += group.count
+                continue
+            for key in (*group.keys, AIRFLOW_RUNS_KEY):
+                if free_units(key, snapshot) == 0:
+                    counts[key] += group.count
+        return counts
+
+    def in_flight(self) -> list[Item]:
+        """Items with an open run."""
+        return [i for run in self.runs.values() if (i := self.items[run.item_id]).state in IN_FLIGHT]
