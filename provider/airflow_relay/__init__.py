@@ -16,14 +16,18 @@ _HOME = {
     "END": "core.pipeline",
     "PERSON": "core.pipeline",
     "AgentJobOperator": "operators.agent_job",
+    "DispatchTracks": "operators.dispatch_tracks",
     "NewItem": "ledger.registering",
     "Pipeline": "core.pipeline",
     "Stage": "core.pipeline",
+    "TrackBarrierSensor": "sensors.track_barrier",
+    "TrackRun": "operators.dispatch_tracks",
     "Window": "core.pipeline",
     "current_item": "item_context",
     "fallback_dags": "dags.fallback",
     "operations_dags": "dags.operations",
     "stage_dag": "dags.stage",
+    "track": "tracks",
 }
 
 __all__ = [
@@ -31,15 +35,19 @@ __all__ = [
     "END",
     "PERSON",
     "AgentJobOperator",
+    "DispatchTracks",
     "NewItem",
     "Pipeline",
     "Stage",
+    "TrackBarrierSensor",
+    "TrackRun",
     "Window",
     "__version__",
     "current_item",
     "fallback_dags",
     "operations_dags",
     "stage_dag",
+    "track",
 ]
 
 

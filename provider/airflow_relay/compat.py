@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.definitions.retry_policy import RetryAction
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRuntimeError,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    ErrorType,
+)
 from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+
+log: Final = logging.getLogger(__name__)
 
 
 class TargetDagError(RuntimeError):
@@ -82,3 +92,27 @@ def dag_run_state(dag_id: str, run_id: str) -> str | None:
         if (error.error.detail or {}).get("status_code") == 404:
             return None
         raise
+
+
+def will_be_retried(ti: Any, error: BaseException) -> bool:
+    """Whether Airflow runs the task again after this error, as far as its process can tell."""
+    if isinstance(error, AirflowFailException | AirflowSensorTimeout | AirflowSkipException):
+        return False
+    context = getattr(ti, "_ti_context_from_server", None)
+    if context is None or not context.should_retry:
+        return False
+    policy = getattr(getattr(ti, "task", None), "retry_policy", None)
+    if policy is None:
+        return True
+    try:
+        decision = policy.evaluate(error, ti.try_number, context.max_tries, None)
+    except Exception:
+        log.exception("The retry policy failed; Airflow then goes by the number of retries")
+        return True
+    return decision.action is not RetryAction.FAIL
+
+
+def task_key(ti: Any) -> str:
+    """The task's name as :func:`task_states` has it."""
+    index = getattr(ti, "map_index", -1)
+    return str(ti.task_id) if index is None or index < 0 else f"{ti.task_id}_{index}"

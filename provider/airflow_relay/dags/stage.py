@@ -15,6 +15,7 @@ from airflow.timetables.trigger import CronTriggerTimetable
 
 from airflow_relay.core.completion import HAND_OFF_TASK_ID, StageShape
 from airflow_relay.core.pipeline import Pipeline, PipelineError, Stage
+from airflow_relay.dags.waiting import refuse_waiting_for_own_keys
 from airflow_relay.item_context import item_macro
 from airflow_relay.operators.guard import Guard
 from airflow_relay.operators.hand_off import HandOff
@@ -128,6 +129,7 @@ def _wire(
         raise PipelineError(f"{where} has no tasks: build at least one in its function.")
     if HAND_OFF_TASK_ID in dag.task_ids:
         raise PipelineError(f"{where}: the task id {HAND_OFF_TASK_ID!r} is taken by Relay: choose another.")
+    refuse_waiting_for_own_keys(pipeline, declared.name, tasks)
     leaves = [t for t in tasks if not t.downstream_task_ids]
     work_ids = {t.task_id for t in work}
     ends = [t.task_id for t in work if not set(t.downstream_task_ids) & work_ids]
