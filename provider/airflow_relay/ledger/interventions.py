@@ -15,7 +15,7 @@ from sqlalchemy import func, select, update
 
 from airflow_relay.core import lifecycle
 from airflow_relay.core.item import Change, Item
-from airflow_relay.core.pipeline import Pipeline
+from airflow_relay.core.pipeline import Pipeline, Target
 from airflow_relay.core.recovery import fresh_budget
 from airflow_relay.core.states import (
     FINISHED,
@@ -104,7 +104,7 @@ def skip_stage(tx: Tx, item_id: int, *, by: str, now: datetime, outcome: str | N
     if item.state in FINISHED:
         raise RefusedActionError(f"Item '{item.key}' is {item.state.value}: it has no stage to skip.")
     pipeline = declarations.load(tx, item.pipeline)
-    target = lifecycle.route(pipeline, item.stage, outcome)
+    target = _target(pipeline, item.stage, outcome)
     entered = lifecycle.enter(item, pipeline=pipeline, target=target, now=now)
     stopped = stop(tx, item, now=now)
     said = f" with outcome '{outcome}'" if outcome else ""
@@ -120,6 +120,17 @@ def skip_stage(tx: Tx, item_id: int, *, by: str, now: datetime, outcome: str | N
     if after.state is ItemState.DEAD:
         dead_letters.enter(tx, after, change.text, now)
     return Intervened(after, True, f"Item '{item.key}': {item.stage} is skipped. {entered.text}.")
+
+
+def _target(pipeline: Pipeline, stage: str, outcome: str | None) -> Target:
+    try:
+        return lifecycle.route(pipeline, stage, outcome)
+    except lifecycle.UnknownOutcomeError:
+        given = f"'{outcome}' is none of its outcomes" if outcome else "it takes an outcome to skip it"
+        known = ", ".join(pipeline.stage(stage).routes)
+        raise lifecycle.UnknownOutcomeError(
+            f"{pipeline.name}.{stage} is a router, and {given}: name one of {known}."
+        ) from None
 
 
 def discard(tx: Tx, item_id: int, *, by: str, now: datetime, reason: str = "") -> Intervened:
