@@ -73,8 +73,9 @@ def usage_of_item(tx: Tx, item_id: int) -> UsageSum:
 def mark_orphans(tx: Tx, *, now: datetime, limit: int = MAX_ORPHANS) -> list[Job]:
     """Jobs that run on the server and that nobody will ask for, each marked so that nobody attaches to it.
 
-    Those are: jobs whose cancel was asked for and not confirmed; jobs of a superseded run, unless the item is
-    at this very stage visit again; jobs of items that are done or discarded.
+    Those are: jobs whose cancel was asked for and not confirmed; jobs of a run that is over, unless the item
+    is still at this very stage visit; jobs of items that are done or discarded. The second kind is also what
+    remains when a person ends a deferred task before any triggerer has taken its trigger up.
     """
     query = (
         select(job_table.c.id)
@@ -83,7 +84,7 @@ def mark_orphans(tx: Tx, *, now: datetime, limit: int = MAX_ORPHANS) -> list[Job
         .where(
             job_table.c.phase == JobPhase.SUBMITTED.value,
             job_table.c.cancel_requested_at.is_not(None)
-            | (run_table.c.state == RunState.SUPERSEDED)
+            | (run_table.c.state != RunState.OPEN)
             | item_table.c.state.in_(list(FINISHED)),
         )
         .order_by(job_table.c.id)

@@ -69,6 +69,7 @@ class AgentAttempt:
     on_orphan: OnOrphan
     protocol: AgentProtocol = field(init=False)
     job: Job | None = field(init=False, default=None)
+    discovered: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be sent, before anything is written or sent.
@@ -141,11 +142,11 @@ class AgentAttempt:
 
     def _recover(self) -> Snapshot:
         """Look for the job whose acknowledgement nobody kept, before anything is sent a second time."""
-        job, can = self._known_job, self.protocol.capabilities
-        if can.find:
-            found = self._find()
-            return self._submit() if found is None else self._acknowledged(found)
-        if can.idempotent_submit or self.on_orphan is OnOrphan.RESUBMIT:
+        job = self._known_job
+        can_tell, found = self._find()
+        if found is not None:
+            return self._acknowledged(found)
+        if can_tell or self.protocol.capabilities.idempotent_submit or self.on_orphan is OnOrphan.RESUBMIT:
             log.warning("Sending job %s again under its key; its first submit was not recorded.", job.key)
             return self._submit()
         text = (
@@ -154,23 +155,34 @@ class AgentAttempt:
         )
         raise errors.AgentJobOrphanedError(text, Verdict(ErrorClass.NOT_FOUND, None, text))
 
-    def _find(self) -> Snapshot | None:
+    def _find(self) -> tuple[bool, Snapshot | None]:
+        """Whether the server can tell, and the job with our key if it has one."""
         request = self._request(self._known_job.key)
         try:
             self._discover()
             call = self.protocol.find(request)
-            assert call is not None, "a protocol that can find gives a call"
-            return self.protocol.parse_find(request, self.send(call), now=utcnow())
-        except (ReplyError, InvalidRequest, *NO_ANSWER) as error:
+            if call is None:
+                return False, None
+            return True, self.protocol.parse_find(request, self.send(call), now=utcnow())
+        except JobRejected as error:
+            log.info("The server has no look-up by key: %s", error.message)
+            return False, None
+        except (TransientReply, InvalidRequest, *NO_ANSWER) as error:
             raise errors.submit_error(error, key=self.name) from error
 
     def _discover(self) -> None:
         """Let the server say how it wants to be spoken to, where the protocol has that and nobody set it."""
         discover = getattr(self.protocol, "discover", None)
-        if discover is None or "endpoint" in {**self.client.settings.protocol, **self.own_options}:
+        if (
+            discover is None
+            or self.discovered
+            or "endpoint" in {**self.client.settings.protocol, **self.own_options}
+        ):
             return
         reply = self.send(discover())
-        self.protocol = self.protocol.parse_card(reply, base=self.client.settings.base, now=utcnow())  # type: ignore[attr-defined]
+        parse_card = self.protocol.parse_card  # type: ignore[attr-defined]
+        self.protocol = parse_card(reply, base=self.client.settings.base, now=utcnow())
+        self.discovered = True
 
     # -- watching
 

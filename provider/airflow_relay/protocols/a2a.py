@@ -201,7 +201,10 @@ class A2AProtocol(AgentProtocol):
         if not self.capabilities.find:
             return None
         params = {"contextId": req.key, "pageSize": _FIND_PAGE, "historyLength": 0}
-        return self._call("find", self._here(), params, "GET", f"/tasks?{urlencode(params)}")
+        # a2a-sdk 1.3.0 answers a list without artifacts by deleting them from the tasks that it keeps.
+        query = urlencode({**params, "includeArtifacts": "true"})
+        params = {**params, "includeArtifacts": True}
+        return self._call("find", self._here(), params, "GET", f"/tasks?{query}")
 
     def parse_find(
         self, req: JobRequest, reply: HttpReply, *, now: datetime | None = None

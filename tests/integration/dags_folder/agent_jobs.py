@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -22,8 +23,13 @@ if armed.exists():
 agents = Pipeline("agents", [Stage("ask", status="asked", schedule="0 7 1 1 *")])
 
 
-def nothing_new() -> list[Any]:
-    return []
+def asked_for() -> list[dict[str, Any]]:
+    """Items that the test has put into a folder; each is taken once."""
+    found = []
+    for file in sorted(Path(os.environ["AIRFLOW_HOME"], "intake").glob("*.json")):
+        found.append(json.loads(file.read_text()))
+        file.unlink()
+    return found
 
 
 SETTINGS: dict[str, Any] = {
@@ -36,13 +42,13 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@stage_dag(agents, "ask", intake=nothing_new)
+@stage_dag(agents, "ask", intake=asked_for)
 def ask() -> Any:
     """Ask an agent; what goes wrong at the server is in the item's payload."""
     asked = AgentJobOperator(
         task_id="ask",
         input='{"draft": "# {{ item().key }}\\n\\nA pool has a fixed number of slots [1]."}',
-        metadata={"fault": "{{ item().payload.fault or 'slow:seconds=3' }}"},
+        metadata={"fault": "{{ item().payload.get('fault') or 'slow:seconds=3' }}"},
         **SETTINGS,
     )
 

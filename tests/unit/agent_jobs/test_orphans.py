@@ -55,6 +55,18 @@ def test_the_job_of_a_superseded_run_is_cancelled_once_the_item_is_elsewhere(ser
     assert cancel_orphans(ledger) == 0
 
 
+def test_the_job_of_a_run_that_a_person_marked_done_is_cancelled_once_the_item_has_moved_on(
+    server, running, ledger
+):
+    run = ledger.find_run(running.dag_id, running.run_id)
+    with ledger.write() as tx:
+        runs.change(tx, run.id, state=RunState.CLOSED)
+    assert cancel_orphans(ledger) == 0
+    move_item(ledger, running, stage="next", visits={"next": 1})
+    assert cancel_orphans(ledger) == 1
+    assert status_of(server, running) == "cancelled"
+
+
 def test_the_job_of_a_superseded_run_is_kept_for_the_run_that_took_its_place(server, running, ledger):
     supersede(ledger, running)
     assert cancel_orphans(ledger) == 0

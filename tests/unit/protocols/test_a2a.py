@@ -148,7 +148,8 @@ def test_poll_cancel_and_find_in_each_binding():
     poll, cancel, find = REST.poll(REF), REST.cancel(REF), REST.find(REQUEST)
     assert (poll.method, poll.path, poll.json) == ("GET", "/rest/tasks/t%2F1?historyLength=0", None)
     assert (cancel.method, cancel.path) == ("POST", "/rest/tasks/t%2F1:cancel")
-    assert (find.method, find.path) == ("GET", "/rest/tasks?contextId=key-1&pageSize=50&historyLength=0")
+    query = "contextId=key-1&pageSize=50&historyLength=0&includeArtifacts=true"
+    assert (find.method, find.path) == ("GET", f"/rest/tasks?{query}")
 
 
 def test_a_tenant_goes_along():
