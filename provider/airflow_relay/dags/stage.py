@@ -19,7 +19,7 @@ from airflow_relay.dags.waiting import refuse_waiting_for_own_keys
 from airflow_relay.item_context import item_macro
 from airflow_relay.operators.guard import Guard
 from airflow_relay.operators.hand_off import HandOff
-from airflow_relay.policies.stage_retry import StageRetryPolicy
+from airflow_relay.policies.stage_retry import StageRetryPolicy, record_final
 
 MAX_ACTIVE_RUNS: Final = 1000
 """The dispatcher is the only limit; a smaller number would let item runs suppress the intake's schedule."""
@@ -87,7 +87,6 @@ def _dag_arguments(pipeline: Pipeline, declared: Stage, body: Body, given: dict[
         "catchup": False,
         "max_active_runs": MAX_ACTIVE_RUNS,
         "doc_md": _documentation(pipeline, declared, body),
-        "render_template_as_native_obj": True,
         **given,
         "schedule": schedule,
         "params": {**given.get("params", {}), **form},
@@ -146,7 +145,7 @@ def _wire(
 def guard(
     task: BaseOperator | MappedOperator, pipeline: Pipeline, stage_name: str, shape: StageShape
 ) -> None:
-    """Set the guard and the retry policy on an operator, in front of what its author set.
+    """Set guard, retry policy and failure callback on an operator, in front of what its author set.
 
     After the body is built, since ``@task(pre_execute=…)`` and a task group's default_args replace what
     ``default_args`` say.
@@ -155,12 +154,19 @@ def guard(
         arguments = task.partial_kwargs
         arguments["pre_execute"] = Guard(pipeline, stage_name, shape, arguments.get("pre_execute"))
         arguments["retry_policy"] = StageRetryPolicy(arguments.get("retry_policy"))
+        arguments["on_failure_callback"] = _callbacks(arguments.get("on_failure_callback"))
         task.start_from_trigger = False
     else:
         task._pre_execute_hook = Guard(pipeline, stage_name, shape, task._pre_execute_hook)  # noqa: SLF001 - no public setter
         task.retry_policy = StageRetryPolicy(task.retry_policy)
+        task.on_failure_callback = _callbacks(task.on_failure_callback)
         # Such a task would start in the triggerer, before any guard.
         task.start_from_trigger = False
+
+
+def _callbacks(author: Any) -> list[Any]:
+    own = [] if author is None else list(author) if isinstance(author, list | tuple) else [author]
+    return [record_final, *own]
 
 
 def _result_task_id(where: str, result: Any) -> str | None:

@@ -131,7 +131,9 @@ def record_error(
 ) -> None:
     """Keep the verdict on a task's error, before Airflow knows the task's state."""
     item, run = runs.lock_with_item(tx, run.id)
-    if run.state is not RunState.OPEN or item.epoch != run.epoch:
+    # A callback may come after the hand-off: then it only refines why the item has failed.
+    told_late = run.result is RunResult.FAILED and item.state is ItemState.FAILED
+    if item.epoch != run.epoch or not (run.state is RunState.OPEN or told_late):
         return
     runs.change(tx, run.id, error_class=error_class, error_reason=reason)
     items.perform(

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from airflow.sdk import RetryPolicy
 from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
 from airflow_relay.clock import utcnow
-from airflow_relay.core.errors import Verdict, classify
+from airflow_relay.core.errors import ErrorClass, Verdict, classify
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import closing
 from airflow_relay.ledger.errors import LedgerError
@@ -104,3 +105,18 @@ def record(context: Mapping[str, Any], verdict: Verdict, *, will_retry: bool) ->
             )
     except LedgerError:
         log.exception("The error could not be recorded in the ledger; reconciliation will find the failure.")
+
+
+def record_final(context: Mapping[str, Any]) -> None:
+    """A failure callback, for the exceptions that Airflow never shows to a retry policy.
+
+    It runs after the task's state was reported, perhaps after the hand-off: it only refines the reason.
+    """
+    exception = context.get("exception")
+    if isinstance(exception, AirflowSensorTimeout):
+        record(context, Verdict(ErrorClass.TIMEOUT, None, str(exception)), will_retry=False)
+    elif isinstance(exception, AirflowFailException):
+        verdict = verdict_on(exception)
+        if verdict.retryable:  # the author has said that trying again would not help
+            verdict = Verdict(ErrorClass.INVALID_REQUEST, None, verdict.reason or str(exception))
+        record(context, verdict, will_retry=False)
