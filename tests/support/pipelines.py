@@ -64,6 +64,9 @@ class MemoryObjects:
     def read(self, ref: str) -> bytes:
         return self.kept[ref]
 
+    def delete(self, ref: str) -> None:
+        self.kept.pop(ref, None)
+
 
 class Driver:
     """Plays Airflow for a ledger, with a clock of its own."""

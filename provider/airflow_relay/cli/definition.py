@@ -241,6 +241,11 @@ _LEDGER = (
         args=(
             _arg("--before", required=True, metavar="TIME", help=f"what is older goes: {_TIME}"),
             _arg("--dry-run", action="store_true", help="count only"),
+            _arg(
+                "--forget-keys",
+                action="store_true",
+                help="forget the keys of items removed before then: an intake takes them for new work again",
+            ),
             OUTPUT,
         ),
     ),

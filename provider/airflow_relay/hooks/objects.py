@@ -34,6 +34,10 @@ class ObjectFolder:
         """
         return bytes(self._path(ref).read_bytes())
 
+    def delete(self, ref: str) -> None:
+        """Remove what :meth:`write` stored; that it is gone already is fine."""
+        self._path(ref).unlink(missing_ok=True)
+
     def _path(self, name: str) -> Any:
         from airflow.sdk import ObjectStoragePath  # noqa: PLC0415 - only large results need it
 

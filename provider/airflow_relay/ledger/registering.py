@@ -15,7 +15,7 @@ from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.naming import MAX_KEY
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.states import IN_FLIGHT, EventKind, ItemState, RunState
-from airflow_relay.ledger import codec, dead_letters, guarding, items, results, runs
+from airflow_relay.ledger import codec, dead_letters, guarding, items, results, retention, runs
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.errors import BadItemError, StaleRunError
 from airflow_relay.ledger.results import PAYLOAD, Stored
@@ -80,8 +80,12 @@ class Registered:
 def register(
     tx: Tx, pipeline: Pipeline, found: Sequence[tuple[NewItem, Stored]], now: datetime
 ) -> Registered:
-    """Register items; a key that the pipeline has already is left as it is."""
-    known = items.known_keys(tx, pipeline.name, [new.key for new, _ in found])
+    """Register items; a key that the pipeline has or had already is left as it is."""
+    keys = [new.key for new, _ in found]
+    known = {
+        **items.known_keys(tx, pipeline.name, keys),
+        **dict.fromkeys(retention.retired_keys(tx, pipeline.name, keys)),
+    }
     created: dict[str, None] = {}
     for new, stored in found:
         if new.key in known or new.key in created:

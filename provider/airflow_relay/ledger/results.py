@@ -33,6 +33,9 @@ class ObjectStore(Protocol):
     def read(self, ref: str) -> bytes:
         """Return what was stored under ``ref``."""
 
+    def delete(self, ref: str) -> None:
+        """Remove what was stored under ``ref``, if it is there."""
+
 
 @dataclass(frozen=True)
 class Stored:

@@ -15,6 +15,8 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    column,
+    table,
 )
 
 from airflow_relay.core.barrier import TrackPhase
@@ -47,6 +49,15 @@ def _item() -> Column[Any]:
 def _enum(name: str, enum: Any, *, nullable: bool = False) -> Column[Any]:
     return Column(name, EnumText(enum), nullable=nullable)
 
+
+REVISION: Final = "r0001"
+"""The newest migration, known here so that tasks need not import Alembic."""
+
+VERSION_TABLE: Final = "relay_alembic_version"
+"""An own table, so that the ledger can share a database with another Alembic user."""
+
+version = table(VERSION_TABLE, column("version_num", String(32)))
+"""Alembic's own table, which is none of the schema's."""
 
 DISPATCHER_LOCK: Final = "dispatcher"
 """The row of ``meta`` that is the dispatcher's lock."""
@@ -108,6 +119,15 @@ Index(
 )
 Index("ix_items_state_activity", items.c.state, items.c.last_activity_at)
 Index("ix_items_pipeline_state", items.c.pipeline, items.c.state)
+
+retired = Table(
+    "retired",
+    metadata,
+    Column("pipeline", _NAME, primary_key=True),
+    Column("key", String(MAX_KEY), primary_key=True),
+    Column("at", Instant, nullable=False),
+    comment="keys of finished items that retention has removed: an intake that finds one knows it still",
+)
 
 runs = Table(
     "runs",

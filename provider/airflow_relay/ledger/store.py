@@ -21,9 +21,9 @@ from airflow_relay.ledger import (
     dispatching,
     guarding,
     items,
-    migrate,
     registering,
     results,
+    retention,
     runs,
 )
 from airflow_relay.ledger.closing import Closed
@@ -32,7 +32,7 @@ from airflow_relay.ledger.errors import LedgerNotReadyError
 from airflow_relay.ledger.guarding import Guarded
 from airflow_relay.ledger.registering import NewItem, Registered
 from airflow_relay.ledger.results import ObjectStore, Stored
-from airflow_relay.ledger.schema import meta
+from airflow_relay.ledger.schema import REVISION, meta, version
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,20 @@ class Ledger:
     def ledger_id(self) -> str:
         """The identity that each run row carries.
 
-        :raises LedgerNotReadyError: the ledger does not answer or has no tables.
+        :raises LedgerNotReadyError: the ledger does not answer, has no tables, or those of another version.
         """
         if self._identity is None:
+            query = select(meta.c.value, version.c.version_num).where(meta.c.name == "ledger_id")
             with connected(self.url, write=False) as conn:
-                found = conn.execute(select(meta.c.value).where(meta.c.name == "ledger_id")).scalar()
+                found = conn.execute(query).one_or_none()
             if found is None:
                 raise LedgerNotReadyError(f"{self!r} has no identity: run `airflow relay init`.")
-            self._identity = found
+            if found.version_num != REVISION:
+                raise LedgerNotReadyError(
+                    f"The schema of {self!r} is {found.version_num}, this package works with {REVISION}: run "
+                    "`airflow relay init`, or upgrade airflow-provider-relay here if the schema is newer."
+                )
+            self._identity = found.value
         return self._identity
 
     @contextmanager
@@ -95,6 +101,8 @@ class Ledger:
 
     def init(self) -> str:
         """Create or upgrade the schema; returns the ledger's identity."""
+        from airflow_relay.ledger import migrate  # noqa: PLC0415 - Alembic costs a task more than the ledger
+
         self._identity = migrate.upgrade(self.url)
         return self._identity
 
@@ -122,6 +130,7 @@ class Ledger:
         stored = self.prepare(payload, pipeline.name, key, "payload")
         with self.dispatcher() as tx:
             declarations.declare(tx, pipeline, now)
+            retention.take_back(tx, pipeline.name, key)
             return bool(registering.register(tx, pipeline, [(new, stored)], now).new)
 
     def intake_must_wait(self, pipeline: Pipeline, now: datetime) -> str | None:

@@ -130,6 +130,14 @@ def upgrade() -> None:
         comment="declarations as last deployed, so that tick, sweep and CLI know them without the DAG files",
     )
     op.create_table(
+        "retired",
+        sa.Column("pipeline", sa.String(length=64), nullable=False),
+        sa.Column("key", sa.String(length=200), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("pipeline", "key", name=op.f("pk_retired")),
+        comment="keys of finished items that retention has removed: an intake that finds one knows it still",
+    )
+    op.create_table(
         "track_groups",
         sa.Column(
             "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False
@@ -355,6 +363,7 @@ def downgrade() -> None:
     op.drop_table("events")
     op.drop_table("dead_letters")
     op.drop_table("track_groups")
+    op.drop_table("retired")
     op.drop_table("pipelines")
     op.drop_table("meta")
     op.drop_table("items")
