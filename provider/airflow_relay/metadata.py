@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from airflow.models import Variable
+from airflow.models import Connection, Variable
 from airflow.models.dag import DagModel
 from airflow.models.errors import ParseImportError
 from airflow.models.trigger import Trigger
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.utils.session import create_session
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -60,6 +61,14 @@ def variable(name: str) -> str | None:
     """The text of a Variable, or ``None``."""
     value: Any = Variable.get(name, default_var=None)  # noqa: AIR311 - the SDK's sees no database here
     return None if value is None else str(value)
+
+
+def connection(conn_id: str) -> Any | None:
+    """The connection, from wherever Airflow keeps it, or ``None``."""
+    try:
+        return Connection.get_connection_from_secrets(conn_id)  # noqa: AIR311 - see variable()
+    except AirflowNotFoundException:
+        return None
 
 
 def dag_statuses(dag_ids: Collection[str]) -> dict[str, DagStatus]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from itertools import zip_longest
 from typing import Any, Final
 
 _WIDEST: Final = 72
@@ -29,20 +31,21 @@ class Table:
     rows: Sequence[Mapping[str, Any]]
 
 
-def write(form: str, document: Any, *tables: Table, empty: str = "Nothing.") -> None:
+def write(form: str, document: Any, *tables: Table, empty: str = "Nothing.", wide: bool = False) -> None:
     """Write an answer to stdout.
 
     :param form: ``json``, ``table`` or ``plain``.
     :param document: what JSON output says; dataclasses, Enums and times are fine in it.
     :param tables: what the other forms say; tables without rows are left out.
     :param empty: what a table says when there are no rows at all.
+    :param wide: long cells of a table go on in the next lines instead of being cut.
     """
     if form == "json":
         lines = [json.dumps(document, default=_jsonable, ensure_ascii=False, indent=2)]
     elif form == "plain":
         lines = [line for table in tables for line in _plain(table, titled=len(tables) > 1)]
     else:
-        lines = [line for table in tables if table.rows for line in _drawn(table)] or [empty]
+        lines = [line for table in tables if table.rows for line in _drawn(table, wide=wide)] or [empty]
     print_lines(lines)
 
 
@@ -109,8 +112,9 @@ def _plain(table: Table, *, titled: bool) -> list[str]:
     return [*head, "\t".join(table.columns), *rows]
 
 
-def _drawn(table: Table) -> list[str]:
-    cells = [[_cut(text(row.get(c))) for c in table.columns] for row in table.rows]
+def _drawn(table: Table, *, wide: bool) -> list[str]:
+    whole = [[text(row.get(c)) for c in table.columns] for row in table.rows]
+    cells = [line for row in whole for line in (_wrapped(row) if wide else [[_cut(c) for c in row]])]
     shown = [i for i in range(len(table.columns)) if any(row[i] for row in cells)]
     widths = {i: max(len(table.columns[i]), *(len(row[i]) for row in cells)) for i in shown}
 
@@ -123,3 +127,8 @@ def _drawn(table: Table) -> list[str]:
 
 def _cut(cell: str) -> str:
     return cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 1]}…"
+
+
+def _wrapped(row: Sequence[str]) -> list[list[str]]:
+    columns = [textwrap.wrap(cell, _WIDEST) or [""] for cell in row]
+    return [list(line) for line in zip_longest(*columns, fillvalue="")]

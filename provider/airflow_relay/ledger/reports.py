@@ -14,7 +14,7 @@ from airflow_relay.core import dispatch as rules
 from airflow_relay.core.item import Item
 from airflow_relay.core.snapshot import Candidate, Conditions, Plan, Snapshot
 from airflow_relay.core.states import ItemState, RunResult, RunState, WaitReason
-from airflow_relay.ledger import declarations, dispatching
+from airflow_relay.ledger import codec, declarations, dispatching
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import dead_letters, heartbeats, holds, intakes, runs
 from airflow_relay.ledger.schema import items as item_table
@@ -146,6 +146,17 @@ def _letters(tx: Tx, ids: Sequence[int]) -> dict[int, datetime]:
         )
         found.update({item_id: at for item_id, at in tx.conn.execute(query)})  # noqa: C416 - Row objects
     return found
+
+
+def ready_since_before(tx: Tx, moment: datetime, limit: int = 1000) -> list[Item]:
+    """Items that are ready and have waited since before then, the oldest first."""
+    query = (
+        select(item_table)
+        .where(item_table.c.state == ItemState.READY, item_table.c.ready_since < moment)
+        .order_by(item_table.c.ready_since)
+        .limit(limit)
+    )
+    return [codec.item_from(row) for row in tx.conn.execute(query)]
 
 
 def population(tx: Tx) -> dict[Place, Counter[ItemState]]:
