@@ -155,10 +155,15 @@ def begin(
     item = items.locked(tx, place.item_id)
     known = of_place(tx, place)
     chosen, step, replaced = choose(known, fingerprint)
-    if chosen is not None and step is JobStep.KEPT:
-        return Begun(chosen, step)
+    if chosen is not None and step is not JobStep.KEPT:
+        taken = _take_over(tx, chosen.id, run=run, attempt=attempt)
+        if taken is None:  # a cancel was claimed since it was read
+            known = of_place(tx, place)
+            chosen, step, replaced = choose(known, fingerprint)
+        else:
+            chosen = taken
     if chosen is not None:
-        return Begun(_set(tx, chosen.id, run=run, attempt=attempt), step)
+        return Begun(chosen, step)
     if replaced is not None:
         replaced = _set(tx, replaced.id, cancel_requested_at=replaced.cancel_requested_at or now)
     latest = known[-1] if known else None
@@ -182,6 +187,24 @@ def begin(
     job = _job(tx.conn.execute(insert(jobs).values(**row).returning(jobs)).one())
     _log(tx, item, job, f"Agent job {job.key} of {place.task_id} is about to be submitted", now)
     return Begun(job, JobStep.SUBMIT, replaced)
+
+
+def _take_over(tx: Tx, job_id: int, *, run: int, attempt: str) -> Job | None:
+    """Make an open job this attempt's; ``None`` when it is being cancelled.
+
+    One conditional UPDATE, like the claim of a cancel: of the two, exactly one sees the row as it wants it.
+    """
+    taken = tx.conn.execute(
+        update(jobs)
+        .where(
+            jobs.c.id == job_id,
+            jobs.c.cancel_requested_at.is_(None),
+            jobs.c.phase.in_([phase.value for phase in OPEN]),
+        )
+        .values(run=run, attempt=attempt)
+        .returning(jobs)
+    ).one_or_none()
+    return None if taken is None else _job(taken)
 
 
 def choose(known: Sequence[Job], fingerprint: str) -> tuple[Job | None, JobStep, Job | None]:
