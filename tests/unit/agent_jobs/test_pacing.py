@@ -26,7 +26,7 @@ def test_a_poll_is_never_sooner_than_asked_and_not_much_later(interval, hint, sp
         assert asked <= wait <= asked * (1 + JITTER)
 
 
-@given(SECONDS, HINTS, SPREAD, st.floats(0, 100))
+@given(SECONDS, HINTS, SPREAD, st.integers(0, 100))
 def test_no_wait_goes_past_the_deadline(interval, hint, spread, left):
     made = pace(interval, spread, left)
     waits = (made.first(NOW, hint), made.after_answer(NOW, hint), made.after_failure(NOW, hint))
