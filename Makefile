@@ -40,7 +40,7 @@ test-crash: setup ## Kill processes at every named point and check that nothing 
 	$(PY) -m pytest tests/crash $(ARGS)
 
 test-browser: setup ## The page in Airflow's UI, in headless Chromium
-	$(PY) -m pytest tests/browser $(ARGS)
+	XDG_CONFIG_HOME="$(CURDIR)/.work/config" $(PY) -m pytest tests/browser $(ARGS)
 
 lint: setup ## ruff, mypy, import-linter
 	$(PY) -m ruff check .
