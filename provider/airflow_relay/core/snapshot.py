@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airflow_relay.core.breaker import BreakerGate
+from airflow_relay.core.limits import Adaptive
 from airflow_relay.core.states import PriorityClass, WaitReason
 
 StageKey = tuple[str, str]
@@ -56,6 +57,8 @@ class Conditions:
 
     limits: Mapping[str, int] = field(default_factory=dict)
     """Effective overrides from ``relay_limits``: capacity key → limit."""
+    adaptive: Mapping[str, Adaptive] = field(default_factory=dict)
+    """Capacity key → rule of a limit that adapts; where it stands is in the ledger, shared by all nodes."""
     holds: Mapping[str, str] = field(default_factory=dict)
     """A class (``"P2"``) or a pipeline's name → reason."""
     paused_dags: frozenset[str] = frozenset()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 from airflow.sdk import Variable
 
 from airflow_relay import compat
-from airflow_relay.core.limits import HOLD_VARIABLE, LIMITS_VARIABLE, over_budget, parse_holds, parse_limits
+from airflow_relay.core.limits import (
+    HOLD_VARIABLE,
+    LIMITS_VARIABLE,
+    Adaptive,
+    over_budget,
+    parse_holds,
+    parse_limits,
+)
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.ledger import dispatching, governing
 from airflow_relay.ledger.store import Ledger
@@ -34,10 +41,17 @@ def read_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = (
         set_by_hand = governing.holds(tx, now)
     return Conditions(
         limits=limits.effective(states),
+        adaptive=limits.adaptive,
         holds={scope: hold.reason for scope, hold in {**holds, **set_by_hand}.items()},
         paused_dags=_paused(dags),
         over_budget=over_budget(limits.budgets, used),
     )
+
+
+def adaptive_rules() -> Mapping[str, Adaptive]:
+    """The adaptive keys of ``relay_limits`` alone: one call, for the place where an error is recorded."""
+    limits, _ = parse_limits(_variable(LIMITS_VARIABLE))
+    return limits.adaptive
 
 
 def _variable(name: str) -> str | None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
+from typing import Final
 
 from airflow_relay.core import lifecycle
 from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import RETRYABLE, ErrorClass
 from airflow_relay.core.item import Change, Item, Run
+from airflow_relay.core.limits import Adaptive, Outcome
 from airflow_relay.core.pipeline import Pipeline, PipelineError
 from airflow_relay.core.states import IN_FLIGHT, EventKind, ItemState, RunResult, RunState
-from airflow_relay.ledger import breakers, dead_letters, items, results, runs
+from airflow_relay.ledger import breakers, dead_letters, governing, items, results, runs
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.results import Stored
+
+NOT_ADAPTIVE: Final[Mapping[str, Adaptive]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,16 @@ def close_run(
     stored: Stored | None,
     clear_number: int | None,
     now: datetime,
+    adaptive: Mapping[str, Adaptive] = NOT_ADAPTIVE,
 ) -> Closed:
-    """Close a run once. The caller holds the dispatcher's lock and dispatches afterwards."""
+    """Close a run once. The caller holds the dispatcher's lock and dispatches afterwards.
+
+    :param adaptive: rules of the adaptive keys; how the run ended moves the limits of those that it held.
+    """
     item, run = runs.lock_with_item(tx, run_id)
     if run.state is not RunState.OPEN and not is_amended(run, item, completion):
         return Closed(item, run, already=True, current=False, text="The run was closed before.")
+    item = _adapt(tx, item, run, completion.result, completion.error_class, adaptive=adaptive, now=now)
     completion = _with_recorded_error(run, completion)
     runs.close(
         tx,
@@ -77,6 +88,28 @@ def is_amended(run: Run, item: Item, completion: Completion) -> bool:
         and item.epoch == run.epoch
         and item.state in (ItemState.FAILED, ItemState.DEAD)
     )
+
+
+def _adapt(
+    tx: Tx,
+    item: Item,
+    run: Run,
+    result: RunResult,
+    error_class: str | None,
+    *,
+    adaptive: Mapping[str, Adaptive],
+    now: datetime,
+) -> Item:
+    """Let a success or an error move the adaptive limits of the keys that the run holds; logged at the item.
+
+    An error that the retry policy has recorded was counted then: only what is new here comes here.
+    """
+    if not adaptive or (result is not RunResult.SUCCESS and error_class is None):
+        return item
+    outcome = Outcome(at=now, error_class=None if result is RunResult.SUCCESS else error_class)
+    for told in governing.adapt_limits(tx, adaptive, runs.keys_of(tx, run.id), outcome, now):
+        item = items.note(tx, item, told, now)
+    return item
 
 
 def _with_recorded_error(run: Run, completion: Completion) -> Completion:
@@ -127,15 +160,27 @@ def _move(
 
 
 def record_error(
-    tx: Tx, run: Run, *, error_class: str, reason: str, task_id: str, will_retry: bool, now: datetime
+    tx: Tx,
+    run: Run,
+    *,
+    error_class: str,
+    reason: str,
+    task_id: str,
+    will_retry: bool,
+    now: datetime,
+    adaptive: Mapping[str, Adaptive] = NOT_ADAPTIVE,
 ) -> None:
-    """Keep the verdict on a task's error, before Airflow knows the task's state."""
+    """Keep the verdict on a task's error, before Airflow knows the task's state.
+
+    :param adaptive: as in :func:`close_run`; with it the caller holds the dispatcher's lock.
+    """
     item, run = runs.lock_with_item(tx, run.id)
     # A callback may come after the hand-off: then it only refines why the item has failed.
     told_late = run.result is RunResult.FAILED and item.state is ItemState.FAILED
     if item.epoch != run.epoch or not (run.state is RunState.OPEN or told_late):
         return
     runs.change(tx, run.id, error_class=error_class, error_reason=reason)
+    item = _adapt(tx, item, run, RunResult.FAILED, error_class, adaptive=adaptive, now=now)
     items.perform(
         tx,
         item,

@@ -16,13 +16,12 @@ from airflow_relay.core.snapshot import Candidate, Conditions, Group, Plan, Snap
 from airflow_relay.core.states import (
     AIRFLOW_RUNS_KEY,
     DEFAULT_AIRFLOW_RUNS,
-    IN_FLIGHT,
     ItemState,
     PriorityClass,
     RunState,
 )
 from airflow_relay.core.windows import closed_until
-from airflow_relay.ledger import breakers, declarations, items, runs
+from airflow_relay.ledger import breakers, declarations, governing, items, runs
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, meta
 from airflow_relay.ledger.schema import items as item_table
@@ -40,6 +39,7 @@ def lock(tx: Tx) -> None:
 
 def run_dispatch(tx: Tx, conditions: Conditions, now: datetime) -> list[Run]:
     """Decide and grant. The caller holds the lock and has freed and changed what it came for."""
+    governing.tell_over_budget(tx, conditions.over_budget, now)
     snapshot = load_snapshot(tx, conditions, now)
     if not snapshot.candidates:
         return []
@@ -60,6 +60,7 @@ def _perform(tx: Tx, plan: Plan, now: datetime) -> list[Run]:
 
 def load_snapshot(tx: Tx, conditions: Conditions, now: datetime) -> Snapshot:
     """What the rules look at: all ready items by group, and of each group as many as could be granted."""
+    conditions = governing.with_adaptive_limits(tx, conditions)
     groups = _groups(tx, now)
     declared = declarations.load_all(tx) if groups else {}
     held = runs.held_keys(tx)
@@ -176,10 +177,3 @@ def ready_dags(tx: Tx) -> set[str]:
     """DAGs that have ready items: those whose pause state matters to the next decision."""
     query = select(item_table.c.dag_id).where(item_table.c.state == ItemState.READY).distinct()
     return set(tx.conn.execute(query).scalars())
-
-
-def in_progress(tx: Tx, pipeline: str) -> int:
-    """Items of the pipeline that are ready or in flight."""
-    states = [ItemState.READY, *IN_FLIGHT]
-    query = select(func.count()).where(item_table.c.pipeline == pipeline, item_table.c.state.in_(states))
-    return int(tx.conn.execute(query).scalar_one())

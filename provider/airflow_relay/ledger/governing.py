@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import delete, func, insert, or_, select, update
 
-from airflow_relay.core.limits import AdaptiveState, Hold, day_start
-from airflow_relay.ledger import declarations
+from airflow_relay.core.limits import (
+    LIMITS_VARIABLE,
+    Adaptive,
+    AdaptiveState,
+    Hold,
+    Limits,
+    Outcome,
+    adapt,
+    day_end,
+    day_start,
+    under,
+)
+from airflow_relay.core.snapshot import Conditions
+from airflow_relay.ledger import alerts, declarations
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import adaptive_limits, heartbeats, jobs
 from airflow_relay.ledger.schema import holds as hold_table
@@ -48,6 +62,85 @@ def keep_adaptive_state(tx: Tx, key: str, state: AdaptiveState, now: datetime) -
     changed = tx.conn.execute(update(adaptive_limits).where(adaptive_limits.c.key == key).values(**row))
     if not changed.rowcount:
         tx.conn.execute(insert(adaptive_limits).values(key=key, **row))
+
+
+def with_adaptive_limits(tx: Tx, conditions: Conditions) -> Conditions:
+    """The conditions with each adaptive limit as it stands in this transaction, not when they were read."""
+    if not conditions.adaptive:
+        return conditions
+    now_at = Limits(adaptive=conditions.adaptive).effective(adaptive_states(tx))
+    return replace(conditions, limits={**conditions.limits, **now_at})
+
+
+def adapt_limits(
+    tx: Tx, rules: Mapping[str, Adaptive], keys: Iterable[str], outcome: Outcome, now: datetime
+) -> list[str]:
+    """Feed how a run or one of its jobs ended to the adaptive keys that it holds.
+
+    The caller holds the dispatcher's lock. Returns each limit that has changed, in words.
+    """
+    adaptive = [key for key in keys if key in rules]
+    states = adaptive_states(tx) if adaptive else {}
+    changed = []
+    for key in adaptive:
+        before = states.get(key)
+        after = adapt(rules[key], before, [outcome], now)
+        if after != before:
+            keep_adaptive_state(tx, key, after, now)
+        if after.limit != under(rules[key], before).limit:
+            changed.append(f"The limit of '{key}' adapts, {after.told}")
+    return changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveFigures:
+    """An adaptive capacity key for people: where its limit stands, between which bounds, and why.
+
+    :param changed_at: when an outcome last counted; ``None`` while it stands at its start.
+    """
+
+    key: str
+    limit: int
+    least: int
+    most: int
+    told: str
+    changed_at: datetime | None
+
+
+def adaptive_figures(tx: Tx, rules: Mapping[str, Adaptive]) -> list[AdaptiveFigures]:
+    """Every adaptive key of ``relay_limits``, for ``airflow relay status`` and the page."""
+    rows = tx.conn.execute(select(adaptive_limits.c.key, adaptive_limits.c.updated_at))
+    times: dict[str, datetime] = {key: at for key, at in rows}  # noqa: C416 - rows are Row objects
+    states = adaptive_states(tx)
+    return [
+        AdaptiveFigures(
+            key=key,
+            limit=under(rule, states.get(key)).limit,
+            least=rule.min,
+            most=rule.max,
+            told=under(rule, states.get(key)).told,
+            changed_at=times.get(key),
+        )
+        for key, rule in sorted(rules.items())
+    ]
+
+
+def tell_over_budget(tx: Tx, pipelines: Collection[str], now: datetime) -> None:
+    """Raise one alert per pipeline and day that has used up its tokens. Under the dispatcher's lock."""
+    declared = declarations.load_all(tx) if pipelines else {}
+    for name in sorted(pipelines):
+        zone = declared[name].timezone if name in declared else "UTC"
+        day = now.astimezone(ZoneInfo(zone)).date().isoformat()
+        dedup_key = f"budget:{name}:{day}"
+        if alerts.was_raised(tx, dedup_key):
+            continue
+        used = tokens_today(tx, [name], now).get(name, 0)
+        text = (
+            f"Pipeline {name} has used up its token budget of {day} ({used:,} tokens): nothing of it is "
+            f"granted until {day_end(zone, now):%Y-%m-%d %H:%M} UTC, or until 'budget.{name}' in the "
+            f"Variable {LIMITS_VARIABLE} is raised."
+        )
+        alerts.raise_alert(tx, dedup_key, text, now)
 
 
 def tokens_today(tx: Tx, pipelines: Collection[str], now: datetime) -> Mapping[str, int]:

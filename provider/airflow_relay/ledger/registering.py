@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import func, insert, select
 
+from airflow_relay.core import backpressure as rules
 from airflow_relay.core import lifecycle
 from airflow_relay.core.completion import StageShape
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.naming import MAX_KEY
 from airflow_relay.core.pipeline import Pipeline
-from airflow_relay.core.states import IN_FLIGHT, EventKind, ItemState, RunState
-from airflow_relay.ledger import codec, dead_letters, guarding, items, results, retention, runs
+from airflow_relay.core.states import IN_FLIGHT, WORK_IN_PROGRESS, EventKind, ItemState, RunState
+from airflow_relay.ledger import alerts, codec, dead_letters, guarding, items, results, retention, runs
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.errors import BadItemError, StaleRunError
 from airflow_relay.ledger.results import PAYLOAD, Stored
@@ -114,22 +116,36 @@ def record_intake(
     )
 
 
-def backpressure(tx: Tx, pipeline: Pipeline) -> str | None:
-    """Why new work would only pile up: the entry stage still holds items, or the pipeline is full."""
-    states = [ItemState.READY, *IN_FLIGHT]
+def backpressure(tx: Tx, pipeline: Pipeline, now: datetime) -> str | None:
+    """Why the intake has to do nothing this time, counted; ``None`` when it may work.
+
+    Skips that climb raise one alert per pipeline and day. The caller holds the dispatcher's lock.
+    """
     query = (
         select(item_table.c.stage, func.count())
-        .where(item_table.c.pipeline == pipeline.name, item_table.c.state.in_(states))
+        .where(item_table.c.pipeline == pipeline.name, item_table.c.state.in_(list(WORK_IN_PROGRESS)))
         .group_by(item_table.c.stage)
     )
     by_stage: dict[str, int] = {stage: count for stage, count in tx.conn.execute(query)}  # noqa: C416
-    entry = pipeline.entry.name
-    if by_stage.get(entry, 0):
-        return f"{by_stage[entry]} items of an earlier intake are still in {entry}"
-    total = sum(by_stage.values())
-    if pipeline.max_in_progress is not None and total >= pipeline.max_in_progress:
-        return f"{total} items are in progress, the limit is {pipeline.max_in_progress}"
-    return None
+    reason = rules.must_wait(pipeline, by_stage)
+    if reason is not None:
+        record_intake(tx, pipeline.name, now, skipped_because=reason)
+        _tell_climbing(tx, pipeline, reason, now)
+    return reason
+
+
+def _tell_climbing(tx: Tx, pipeline: Pipeline, reason: str, now: datetime) -> None:
+    skipped = [row["skipped_because"] is not None for row in intake_history(tx, pipeline.name, rules.CYCLES)]
+    if not rules.begins_to_climb(skipped):
+        return
+    day = now.astimezone(ZoneInfo(pipeline.timezone)).date().isoformat()
+    recent = skipped[: rules.WINDOW]
+    text = (
+        f"Intake of {pipeline.name}: {sum(recent)} of the last {len(recent)} cycles did nothing, "
+        f"more than before. Last reason: {reason}. Either the work is too heavy for the schedule, or "
+        "something is stuck: `airflow relay items` shows what waits, and why."
+    )
+    alerts.raise_alert(tx, f"backpressure:{pipeline.name}:{day}", text, now)
 
 
 def adopt(

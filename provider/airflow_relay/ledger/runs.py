@@ -78,6 +78,11 @@ def held_keys(tx: Tx) -> list[tuple[str, ...]]:
     return [tuple(keys) for keys in by_run.values()]
 
 
+def keys_of(tx: Tx, run: int) -> list[str]:
+    """The capacity keys of which a run holds a unit now, ``airflow.runs`` included."""
+    return list(tx.conn.execute(select(slots.c.key).where(slots.c.run == run)).scalars())
+
+
 def find(tx: Tx, dag_id: str, run_id: str) -> Run | None:
     """The run row of an Airflow run, or ``None`` when Relay did not grant it."""
     row = tx.conn.execute(select(runs).where(runs.c.dag_id == dag_id, runs.c.run_id == run_id)).one_or_none()

@@ -65,14 +65,15 @@ class Ledger:
         :raises LedgerNotReadyError: the ledger does not answer, has no tables, or those of another version.
         """
         if self._identity is None:
-            query = select(meta.c.value, version.c.version_num).where(meta.c.name == "ledger_id")
+            revision = select(version.c.version_num).scalar_subquery().label("revision")
+            query = select(meta.c.value, revision).where(meta.c.name == "ledger_id")
             with connected(self.url, write=False) as conn:
                 found = conn.execute(query).one_or_none()
             if found is None:
                 raise LedgerNotReadyError(f"{self!r} has no identity: run `airflow relay init`.")
-            if found.version_num != REVISION:
+            if found.revision != REVISION:
                 raise LedgerNotReadyError(
-                    f"The schema of {self!r} is {found.version_num}, this package works with {REVISION}: run "
+                    f"The schema of {self!r} is {found.revision}, this package works with {REVISION}: run "
                     "`airflow relay init`, or upgrade airflow-provider-relay here if the schema is newer."
                 )
             self._identity = found.value
@@ -135,11 +136,8 @@ class Ledger:
 
     def intake_must_wait(self, pipeline: Pipeline, now: datetime) -> str | None:
         """Why the intake does nothing this time (counted), or ``None`` when it may work."""
-        with self.write() as tx:
-            reason = registering.backpressure(tx, pipeline)
-            if reason is not None:
-                registering.record_intake(tx, pipeline.name, now, skipped_because=reason)
-            return reason
+        with self.dispatcher() as tx:
+            return registering.backpressure(tx, pipeline, now)
 
     def prepare(self, value: Any, pipeline: str, key: str, what: str) -> Stored:
         """Encode a value for the ledger, uploading a large one before any transaction."""
@@ -172,6 +170,7 @@ class Ledger:
                 stored=stored,
                 clear_number=clear_number,
                 now=now,
+                adaptive=conditions.adaptive,
             )
             return HandedOff(closed, tuple(dispatching.run_dispatch(tx, conditions, now)))
 

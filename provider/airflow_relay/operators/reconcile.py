@@ -114,6 +114,7 @@ def record_ends(
                 stored=stored,
                 clear_number=None,
                 now=now,
+                adaptive=conditions.adaptive,
             )
             grants += dispatching.run_dispatch(tx, conditions, now)
         log.info("%s / %s: %s", one.run.dag_id, one.run.run_id, closed.text)
@@ -157,7 +158,14 @@ def end_overdue(ledger: Ledger, *, conditions: Conditions, now: datetime) -> lis
         with ledger.dispatcher() as tx:
             pipeline = declarations.load(tx, run.pipeline)
             closing.close_run(
-                tx, run.id, pipeline=pipeline, completion=completion, stored=None, clear_number=None, now=now
+                tx,
+                run.id,
+                pipeline=pipeline,
+                completion=completion,
+                stored=None,
+                clear_number=None,
+                now=now,
+                adaptive=conditions.adaptive,
             )
             grants += dispatching.run_dispatch(tx, conditions, now)
     return grants

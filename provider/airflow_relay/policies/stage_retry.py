@@ -10,10 +10,13 @@ from typing import Any, Final
 
 from airflow.sdk import RetryPolicy
 from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSensorTimeout
 
 from airflow_relay.clock import utcnow
 from airflow_relay.core.errors import ErrorClass, Verdict, classify
+from airflow_relay.core.errors.scrub import scrub
+from airflow_relay.core.limits import PRESSURE
+from airflow_relay.hooks.conditions import adaptive_rules
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import closing
 from airflow_relay.ledger.errors import LedgerError
@@ -69,7 +72,13 @@ class StageRetryPolicy(RetryPolicy):
 def verdict_on(exception: BaseException) -> Verdict:
     """The class of an exception; one that was classified where it was raised carries its verdict."""
     known = getattr(exception, "verdict", None)
-    return known if isinstance(known, Verdict) else classify(exception=exception)
+    if isinstance(known, Verdict):
+        return known
+    if isinstance(exception, AirflowRuntimeError):
+        # Airflow's own API answered so (the run was deleted under the task, a restart): no word of an agent.
+        reason = scrub(f"Airflow's API server: {exception}")
+        return Verdict(error_class=ErrorClass.UNKNOWN, retry_after=None, reason=reason)
+    return classify(exception=exception)
 
 
 def decide(verdict: Verdict, exception: BaseException) -> RetryDecision:
@@ -93,7 +102,8 @@ def record(context: Mapping[str, Any], verdict: Verdict, *, will_retry: bool) ->
         found = ledger.find_run(run.dag_id, run.run_id)
         if found is None:
             return
-        with ledger.write() as tx:
+        adaptive = adaptive_rules() if verdict.error_class in PRESSURE else {}
+        with ledger.dispatcher() as tx:  # adaptive limits are moved under its lock
             closing.record_error(
                 tx,
                 found,
@@ -102,6 +112,7 @@ def record(context: Mapping[str, Any], verdict: Verdict, *, will_retry: bool) ->
                 task_id=task,
                 will_retry=will_retry,
                 now=utcnow(),
+                adaptive=adaptive,
             )
     except LedgerError:
         log.exception("The error could not be recorded in the ledger; reconciliation will find the failure.")
