@@ -11,7 +11,7 @@ from typing import Any, Final
 from airflow.sdk import RetryPolicy
 from airflow.sdk.definitions.retry_policy import RetryDecision
 
-from airflow_relay import compat
+from airflow_relay import compat, metrics
 from airflow_relay.clock import utcnow
 from airflow_relay.core.completion import Completion, StageShape, completion_of, outcome_of
 from airflow_relay.core.item import Run
@@ -24,6 +24,7 @@ from airflow_relay.ledger import items
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.results import Stored
 from airflow_relay.ledger.store import Ledger
+from airflow_relay.links import ItemLogLink
 from airflow_relay.operators.guard import clear_number
 from airflow_relay.operators.trigger import RelayTrigger
 
@@ -58,6 +59,8 @@ class HandOff(RelayTrigger):
     :param shape: which tasks are work, and whose return value is the result.
     :param intake: of the entry stage: finds new work and returns items (see ``Ledger.intake``).
     """
+
+    operator_extra_links = [*RelayTrigger.operator_extra_links, ItemLogLink()]  # noqa: RUF012 - Airflow's own way
 
     def __init__(
         self,
@@ -123,6 +126,8 @@ class HandOff(RelayTrigger):
         )
         crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
         self.send(ledger, context, done.grants)
+        if not done.closed.already:
+            metrics.run_ended(done.closed.run, result=completion.result, now=now)
         return done.closed.text
 
     def _completion(self, context: Mapping[str, Any], states: Mapping[str, Any]) -> Completion:

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from airflow.sdk import BaseNotifier
 
+from airflow_relay import metrics
 from airflow_relay.clock import utcnow
+from airflow_relay.core.breaker import BreakerGate
 from airflow_relay.core.watch import TICK
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
 from airflow_relay.hooks.ledger import get_ledger
-from airflow_relay.ledger import governing, runs
+from airflow_relay.ledger import breakers, governing, runs
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.notifications.alerts import send_alerts
 from airflow_relay.operators import letters, reconcile
@@ -47,6 +49,9 @@ class Tick(RelayTrigger):
         withdrawn = reconcile.withdraw_paused(ledger, examined, now=now)
         grants += ledger.dispatch(conditions, utcnow())
         crash_point(CrashPoint.TICK_GRANTED)
+        with ledger.read() as tx:
+            blocked = sum(gate is not BreakerGate.CLOSED for gate in breakers.gates(tx, now).values())
+        metrics.tick(open_runs=len(held), breakers_open=blocked)
         with ledger.write() as tx:
             governing.beat(tx, TICK, utcnow(), {"granted": len(grants), "open": len(held)})
         try:
