@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from airflow_relay.ledger.errors import LedgerNotReadyError
 
 BUSY_TIMEOUT_S: Final = 30
 """How long a SQLite writer waits for another; writes are short, so only a hung one makes this pass."""
+
+_SWITCH_PAUSE_S: Final = 0.02
 
 _WRITE: Final = "relay_write"
 _engines: dict[tuple[int, str], Engine] = {}
@@ -67,7 +71,7 @@ def _create_sqlite(url: URL) -> Engine:
     def _prepare(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # SQLAlchemy's begin event below starts transactions
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
+        _switch_to_wal(cursor)
         cursor.execute("PRAGMA synchronous=FULL")  # a committed hand-off survives a power cut
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
@@ -80,6 +84,27 @@ def _create_sqlite(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
     return engine
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    """Use the write-ahead log.
+
+    Only the first connection to a new file changes it. SQLite does not let those that come at the same moment
+    wait for their turn, so they try again.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while not _switched(cursor, may_wait=time.monotonic() < deadline):
+        time.sleep(_SWITCH_PAUSE_S)
+
+
+def _switched(cursor: Any, *, may_wait: bool) -> bool:
+    try:
+        cursor.execute("PRAGMA journal_mode=WAL")
+    except sqlite3.OperationalError as error:
+        if may_wait and "locked" in str(error):
+            return False
+        raise
+    return True
 
 
 @dataclass(frozen=True)
@@ -106,14 +131,14 @@ def connected(url: str, *, write: bool) -> Iterator[Connection]:
             conn = raw.execution_options(**{_WRITE: write})
             with conn.begin():
                 yield conn
-    except OperationalError as error:
-        raise LedgerNotReadyError(
-            f"The ledger {safe_url(url)} did not answer: {_first_line(error)}"
-        ) from error
     except DBAPIError as error:
-        if _missing_table(error):
+        if _missing_table(error):  # which is an OperationalError too on SQLite
             raise LedgerNotReadyError(
                 f"The ledger {safe_url(url)} has no tables yet: run `airflow relay init`."
+            ) from error
+        if isinstance(error, OperationalError):
+            raise LedgerNotReadyError(
+                f"The ledger {safe_url(url)} did not answer: {_first_line(error)}"
             ) from error
         raise
 

@@ -16,10 +16,7 @@ from sqlalchemy import Connection, insert, select, text
 
 from airflow_relay.ledger.engine import engine_for
 from airflow_relay.ledger.errors import LedgerNotReadyError
-from airflow_relay.ledger.schema import DISPATCHER_LOCK, meta
-
-VERSION_TABLE: Final = "relay_alembic_version"
-"""An own table, so that the ledger can share a database with another Alembic user."""
+from airflow_relay.ledger.schema import DISPATCHER_LOCK, VERSION_TABLE, meta
 
 _ADVISORY_LOCK: Final = 7235917
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from airflow_relay.ledger.migrate import VERSION_TABLE
-from airflow_relay.ledger.schema import metadata
+from airflow_relay.ledger.schema import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
