@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
-from typing import Any
 
 from airflow_relay.cli import output
 from airflow_relay.cli.interventions import tell
 from airflow_relay.cli.output import Table
 from airflow_relay.cli.session import UsageError, asker, command, open_ledger
 from airflow_relay.clock import utcnow
-from airflow_relay.core.breaker import Breaker, gate
-from airflow_relay.ledger import breakers
-from airflow_relay.ledger.engine import Tx
 from airflow_relay.operations import actions
+from airflow_relay.operations.overview import breaker_rows
 
 COLUMNS = ("stage", "state", "gate", "failures", "opened_at", "probe_at", "reason")
-
-
-def rows(tx: Tx, now: datetime) -> list[dict[str, Any]]:
-    """One row for each stage that has ever had a systemic failure or was opened by hand."""
-    return [_row(f"{p}.{s}", breaker, now) for (p, s), breaker in breakers.load_all(tx).items()]
-
-
-def _row(stage: str, breaker: Breaker, now: datetime) -> dict[str, Any]:
-    return {
-        "stage": stage,
-        "state": breaker.state,
-        "gate": gate(breaker, now),
-        "failures": len(breaker.failures),
-        "opened_at": breaker.opened_at,
-        "probe_at": breaker.probe_at,
-        "reason": breaker.reason,
-    }
 
 
 @command
@@ -46,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         with ledger.read() as tx:
             found = [
-                row for row in rows(tx, now) if args.place in (None, row["stage"], row["stage"].split(".")[0])
+                row
+                for row in breaker_rows(tx, now)
+                if args.place in (None, row["stage"], row["stage"].split(".")[0])
             ]
         output.write(args.output, found, Table("", COLUMNS, found), empty="All breakers are closed.")
         return 0

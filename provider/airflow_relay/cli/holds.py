@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from typing import Any
 
 from airflow_relay.cli import output
 from airflow_relay.cli.interventions import tell
@@ -12,23 +11,10 @@ from airflow_relay.cli.output import Table
 from airflow_relay.cli.session import UsageError, asker, command, known_conditions, open_ledger
 from airflow_relay.cli.times import parse_moment
 from airflow_relay.clock import utcnow
-from airflow_relay.core.snapshot import Conditions
-from airflow_relay.ledger import reports
-from airflow_relay.ledger.engine import Tx
 from airflow_relay.operations import actions
+from airflow_relay.operations.overview import hold_rows
 
 COLUMNS = ("scope", "reason", "until", "set_by")
-
-
-def rows(tx: Tx, conditions: Conditions, now: datetime) -> list[dict[str, Any]]:
-    """Holds in force: those set by command or form, and those of the Variable ``relay_hold``."""
-    by_hand = {row["scope"]: dict(row) for row in reports.open_holds(tx, now)}
-    of_variable = {
-        scope: {"scope": scope, "reason": reason, "until": None, "set_by": "Variable relay_hold"}
-        for scope, reason in conditions.holds.items()
-        if scope not in by_hand
-    }
-    return [*by_hand.values(), *of_variable.values()]
 
 
 @command
@@ -42,7 +28,7 @@ def hold(args: argparse.Namespace) -> int:
     if args.scope is None:
         conditions = known_conditions(ledger, now)
         with ledger.read() as tx:
-            found = rows(tx, conditions, now)
+            found = hold_rows(tx, conditions, now)
         output.write(args.output, found, Table("", COLUMNS, found), empty="Nothing is held.")
         return 0
     result = actions.hold(ledger, args.scope, reason=args.reason, by=asker(), now=now, until=until)

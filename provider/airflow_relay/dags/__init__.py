@@ -1,1 +1,5 @@
 """Builders of DAGs: stages, and the operations DAGs."""
+
+from __future__ import annotations
+
+from airflow_relay import floor as _floor  # noqa: F401 - refuses an Airflow that is too old

@@ -70,6 +70,12 @@ def by_id(tx: Tx, item_id: int) -> Item:
     return codec.item_from(tx.conn.execute(select(items).where(items.c.id == item_id)).one())
 
 
+def by_ids(tx: Tx, ids: Collection[int]) -> list[Item]:
+    """Those of the items that exist, by id."""
+    query = select(items).where(items.c.id.in_(list(ids))).order_by(items.c.id)
+    return [codec.item_from(r) for r in tx.conn.execute(query)]
+
+
 def find(tx: Tx, key: str, pipeline: str | None = None) -> Item:
     """The item with this key, in one pipeline or in whichever has it.
 

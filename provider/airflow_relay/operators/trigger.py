@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
-from airflow_relay import compat
+from airflow_relay import compat, links
 from airflow_relay.clock import utcnow
 from airflow_relay.core.item import Change, Run
 from airflow_relay.core.states import EventKind
@@ -53,7 +53,7 @@ def send_grants(
                 dag_id=grant.dag_id,
                 run_id=grant.run_id,
                 conf=conf_of(grant, key),
-                note=f"Relay: item **{plain_text(key)}**, {what}",
+                note=f"Relay: item **{plain_text(key)}**, {what} ([log]({links.item_log(grant.item_id)}))",
             )
         except compat.TargetDagError as error:
             failures.append((grant, error))
