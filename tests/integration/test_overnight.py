@@ -1,7 +1,8 @@
 """The barrier on a real Airflow, with a first poll at 15 s and polls each 10 s.
 
 The example has a ceiling of 90 s; the run of crashes, clears and restarts has 180 s, since it has to get
-through all of them before, also on a slow machine. What is asserted is the order of events; seconds only say how long to wait for one.
+through all of them before, also on a slow machine. What is asserted is the order of events; seconds only say
+how long to wait for one.
 """
 
 from __future__ import annotations

@@ -56,8 +56,9 @@ class DispatchTracks(BaseOperator):
 
     def __init__(self, *, tracks: Sequence[TrackRun], group: str = DEFAULT_GROUP, **kwargs: Any) -> None:
         check_tracks(tracks, BarrierSettings(ceiling=MAX_DURATION))
-        kwargs.setdefault("retries", 5)
-        kwargs.setdefault("retry_delay", timedelta(seconds=10))
+        asked = {**kwargs.get("default_args", {}), **kwargs}
+        own: dict[str, Any] = {"retries": 5, "retry_delay": timedelta(seconds=10)}
+        kwargs.update({name: value for name, value in own.items() if asked.get(name) is None})
         super().__init__(**kwargs)
         self.tracks = tuple(tracks)
         self.group = group

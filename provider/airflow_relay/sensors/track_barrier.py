@@ -105,11 +105,15 @@ class TrackBarrierSensor(BaseSensorOperator):
         self.status_path = _location("status_path", status_path)
         self.poll_log_path = _location("poll_log_path", poll_log_path)
         self.group = group
-        _refuse_contradictions(kwargs, self.barrier)
+        asked = {**kwargs.get("default_args", {}), **kwargs}
+        _refuse_contradictions(asked, self.barrier)
+        own: dict[str, Any] = {
+            "timeout": self.barrier.ceiling + self.barrier.poll_interval,
+            "retries": 5,
+            "retry_delay": timedelta(seconds=30),
+        }
+        kwargs.update({name: value for name, value in own.items() if asked.get(name) is None})
         kwargs.update(mode="reschedule", poke_interval=self.barrier.poll_interval)
-        kwargs.setdefault("timeout", self.barrier.ceiling + self.barrier.poll_interval)
-        kwargs.setdefault("retries", 5)
-        kwargs.setdefault("retry_delay", timedelta(seconds=30))
         super().__init__(**kwargs)
 
     @property
