@@ -1,0 +1,16 @@
+"""Stage articles.review has no tasks: build at least one in its function."""
+
+from airflow_relay import Pipeline, Stage, stage_dag
+
+articles = Pipeline(
+    "articles",
+    [
+        Stage("draft", to="review", schedule="0 7 * * *"),
+        Stage("review"),
+    ],
+)
+
+
+@stage_dag(articles, "review")
+def review():
+    """Nothing."""

@@ -1,0 +1,10 @@
+"""stage 'draft': max_visits=0: give a whole number of at least 1, or leave it out."""
+
+from airflow_relay import Pipeline, Stage
+
+Pipeline(
+    "articles",
+    [
+        Stage("draft", schedule="0 7 * * *", max_visits=0),
+    ],
+)
