@@ -23,7 +23,7 @@ from airflow_relay.core.rules import RecoveryRules, RuleSet
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import IN_FLIGHT, EventKind, ItemState, RunState
 from airflow_relay.core.windows import closed_until
-from airflow_relay.ledger import alerts, codec, dead_letters, declarations, dispatching, items
+from airflow_relay.ledger import alerts, codec, dead_letters, declarations, dispatching, items, runs
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import alerts as alert_table
 from airflow_relay.ledger.schema import items as item_table
@@ -219,8 +219,11 @@ def _with_obstacles(
     given: list[Finding] = []
     refires = 0
     for finding in sorted(findings, key=lambda f: recovery.sweep_order(f.item)):
+        if refires >= rules.refires_per_sweep:
+            given.append(finding)
+            continue
         ruling = recovery.decide(finding, now=now, rules=rules.of(finding.item.pipeline))
-        if RecoveryAction.REFIRE not in (ruling.action, ruling.would) or refires >= rules.refires_per_sweep:
+        if RecoveryAction.REFIRE not in (ruling.action, ruling.would):
             given.append(finding)
             continue
         obstacle = obstacles.of(finding.item)
@@ -321,8 +324,8 @@ def late_key(run: Run) -> str:
 
 def alert_late(tx: Tx, decision: Decision, *, now: datetime) -> bool:
     """Tell people of a run that is alive, later than expected. Returns whether the alert is new."""
-    run = _open_runs(tx).get(decision.item_id)
-    if run is None:
+    run = runs.newest(tx, decision.item_id)
+    if run is None or run.state is not RunState.OPEN:
         return False
     text = f"Item '{decision.key}' of {decision.pipeline}: {decision.reason} It is left alone ({run.run_id})."
     return alerts.raise_alert(tx, late_key(run), text, now)
