@@ -76,15 +76,16 @@ def call_rounds(
     """A body of rounds of parallel calls; each round waits for all of its calls.
 
     :param window: seconds after which it is cut off, its results thrown away.
-    :return: whether it got through.
+    :return: whether it got through. ``work.rounds_begun`` counts the rounds.
     """
     spec = work.spec.calls
     assert spec is not None
     env, chance = service.clock.env, work.chance
-    seconds = spec.seconds.quantile()
+    seconds = work.call_seconds
     end = None if window is None else env.timeout(window)
-    rounds = round(spec.rounds.quantile()(chance.at(Draw.ROUNDS, item, work.index, number)))
+    rounds = round(work.rounds(chance.at(Draw.ROUNDS, item, work.index, number)))
     for turn in range(rounds):
+        work.rounds_begun += 1
         calls = [
             service.call(seconds(chance.at(Draw.TIME, item, work.index, number, turn, place)))
             for place in range(round(spec.parallel.constant))

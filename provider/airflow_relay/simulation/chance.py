@@ -22,8 +22,11 @@ class Chance:
     def at(self, *name: int) -> float:
         """The number with this name, for example ``at(item, stage, attempt)``."""
         value = self._seed
-        for part in name:
-            value = _mix((value ^ part) + _GOLDEN & _MASK)
+        for part in name:  # _mix, written out: this is what a simulation does most
+            value = (value ^ part) + _GOLDEN & _MASK
+            value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+            value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
+            value ^= value >> 31
         return ((value >> 11) + 0.5) * _SCALE
 
 

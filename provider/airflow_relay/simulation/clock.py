@@ -17,14 +17,19 @@ class Clock:
     def __init__(self, start: datetime) -> None:
         self.env = simpy.Environment()
         self.start = start
+        self._known = (0.0, start)
 
     @property
     def seconds(self) -> float:
         """Since the start."""
-        return float(self.env.now)
+        return self.env._now  # type: ignore[no-any-return]  # noqa: SLF001 - env.now is a property of the same
 
     def now(self) -> datetime:
-        return self.start + timedelta(seconds=self.env.now)
+        """The present moment, aware UTC."""
+        seconds = self.seconds
+        if self._known[0] != seconds:
+            self._known = (seconds, self.start + timedelta(seconds=seconds))
+        return self._known[1]
 
     def seconds_at(self, moment: datetime) -> float:
         return (moment - self.start).total_seconds()
@@ -37,7 +42,7 @@ class Clock:
 
     def at(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         """Call at a time since the start; one that is past means now."""
-        self.after(seconds - self.env.now, call, *args)
+        self.after(seconds - self.seconds, call, *args)
 
     def each(self, times: Iterator[float], call: Callable[[], None]) -> None:
         """Call at each of these times (ascending seconds since the start)."""

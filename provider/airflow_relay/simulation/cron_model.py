@@ -27,7 +27,7 @@ class CronModel:
         self.clock = Clock(scenario.start)
         self.chance = Chance(seed)
         self.recorder = Recorder(days)
-        self.work = {stage: work for (_, stage), work in bodies(scenario, self.chance).items()}
+        self.work = {stage: work for (_, stage), work in bodies(scenario, model, self.chance).items()}
         self.person = Person(scenario.people, self.chance)
         self.waiting: dict[str, deque[int]] = {stage.name: deque() for stage in self.spec.stages}
         self.slots = {name: self._fire_times(name) for name in self.work}
@@ -44,7 +44,7 @@ class CronModel:
 
     def _fire_times(self, stage: str) -> list[float]:
         times: set[float] = set()
-        for expression in self.model.schedules[stage]:
+        for expression in self.model.schedules.get(stage, ()):
             times.update(cron_times(expression, self.start, self.days + 2, self.spec.timezone))
         return sorted(times)
 
@@ -75,8 +75,6 @@ class CronModel:
         """The item waits for a firing of the stage."""
         self.waiting[stage].append(item)
         self._since[item], self._meant[item] = self.clock.seconds, meant
-        visits = self._visits.setdefault(item, {})
-        visits[stage] = visits.get(stage, 0) + 1
 
     def _begin(self, item: int, stage: str) -> None:
         now = self.clock.seconds
@@ -85,8 +83,10 @@ class CronModel:
         self.recorder.waited(stage, now - self._since[item])
         self._run(item, stage, slot=now)
 
-    def _run(self, item: int, stage: str, *, slot: float) -> None:
+    def _run(self, item: int, stage: str, *, slot: float, again: bool = False) -> None:
         self.recorder.extra["dispatches"] += 1
+        visits = self._visits.setdefault(item, {})
+        visits[stage] = visits.get(stage, 0) + (again is False)
         work = self.work[stage]
         tries = self._tries.setdefault(item, {})
         tries[stage] = tries.get(stage, 0) + 1
@@ -103,8 +103,10 @@ class CronModel:
         target = self._target(item, work, attempt.outcome)
         if target.startswith("@"):
             self._leave(item, "done" if target == "@done" else "discarded")
-        else:
+        elif self.slots[target]:
             self._enter(item, target, meant=self._slot_after(target, slot))
+        else:
+            self._run(item, target, slot=slot)
 
     def _target(self, item: int, work: StageWork, outcome: str | None) -> str:
         target = next_stage(work.spec, outcome)
@@ -126,7 +128,7 @@ class CronModel:
             return
         work.heal(item)
         self.recorder.miss(item)
-        self._run(item, work.name, slot=max(slot, self.clock.seconds))
+        self._run(item, work.name, slot=max(slot, self.clock.seconds), again=True)
 
     def _leave(self, item: int, how: str) -> None:
         self.recorder.finish(item, self.clock.seconds, how=how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 from typing import Final
 
 from airflow_relay.simulation.recorder import DAY, Recorder
@@ -28,10 +28,10 @@ def _share(part: float, whole: float) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-def _published(r: Recorder, *, bad: bool) -> float:
-    """Median of a day, the first day left out: its items have had no time to get through."""
+def _of_day(counts: Mapping[int, int], r: Recorder, *, bad: bool) -> float:
+    """Mean of a day, the first day left out: its items have had no time to get through."""
     days = [d for d in range(1, r.days) if (d in r.bad_days) is bad]
-    return float(median(r.published[d] for d in days)) if days else float("nan")
+    return fmean(counts.get(d, 0) for d in days) if days else float("nan")
 
 
 def _wait(r: Recorder, stage: str) -> float:
@@ -53,12 +53,18 @@ MEASURES: Final[Mapping[str, Measure]] = {
     ),
     "published": Measure("published a day", "1/d", lambda r: _per_day(r.done, r)),
     "published_good_day": Measure(
-        "published on a healthy day", "", lambda r: _published(r, bad=False)
+        "published on a healthy day", "1/d", lambda r: _of_day(r.published, r, bad=False)
     ),
     "published_bad_day": Measure(
-        "published on a day with an outage", "", lambda r: _published(r, bad=True)
+        "published on a day with an outage", "1/d", lambda r: _of_day(r.published, r, bad=True)
+    ),
+    "same_day_bad_day": Measure(
+        "of a day with an outage: come and published", "1/d", lambda r: _of_day(r.same_day, r, bad=True)
     ),
     "dispatches": Measure("dispatches a day", "1/d", lambda r: _per_day(r.extra["dispatches"], r)),
+    "idle_dispatches": Measure(
+        "dispatches of idle work a day", "1/d", lambda r: _per_day(r.extra["idle_dispatches"], r)
+    ),
     "firings": Measure("timer firings a day", "1/d", lambda r: _per_day(r.extra["firings"], r)),
     "empty_firings": Measure(
         "firings that found nothing", "%", lambda r: _share(r.extra["empty_firings"], r.extra["firings"])
@@ -71,6 +77,9 @@ MEASURES: Final[Mapping[str, Measure]] = {
         "agent time wasted", "min/d", lambda r: _per_day(r.wasted_seconds / 60, r)
     ),
     "most_calls": Measure("agent calls at once, most", "", lambda r: r.extra["most_calls"]),
+    "calls_in_window": Measure(
+        "critic calls in two hours, most", "", lambda r: r.extra["calls_in_window"]
+    ),
     "attempts": Measure("recovery attempts", "", lambda r: r.attempts),
     "dead_letters": Measure("dead letters", "", lambda r: r.dead_letters),
     "failed_runs": Measure("failed runs", "", lambda r: r.failed_runs),

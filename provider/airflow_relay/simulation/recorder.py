@@ -48,12 +48,13 @@ class _Journey:
 class Level:
     """A quantity that stays until it changes: its integral, and its mean of each hour for the first days."""
 
-    __slots__ = ("_area", "_hours", "_limit", "_since", "now")
+    __slots__ = ("_area", "_curve_end", "_hours", "_limit", "_since", "now")
 
     def __init__(self, hours: int) -> None:
         self.now = 0
         self._since = self._area = 0.0
         self._limit = hours
+        self._curve_end = hours * HOUR
         self._hours = [0.0] * hours
 
     def change(self, by: int, at: float) -> None:
@@ -61,10 +62,13 @@ class Level:
         self.now += by
 
     def _settle(self, at: float) -> None:
-        since, self._since = self._since, at
+        since = self._since
+        self._since = at
         if not self.now or at <= since:
             return
         self._area += self.now * (at - since)
+        if since >= self._curve_end:
+            return
         hour = int(since // HOUR)
         while hour < self._limit and since < at:
             until = min(at, (hour + 1) * HOUR)
@@ -100,6 +104,8 @@ class Recorder:
         """Working time ÷ end-to-end."""
         self.published = Counter[int]()
         """Day → items done."""
+        self.same_day = Counter[int]()
+        """Day → items that came and were done on it."""
         self.interventions = Counter[int]()
         self.registered = self.done = self.discarded = self.missed = 0
         self.runs = self.failed_runs = self.attempts = self.dead_letters = self.timeouts = 0
@@ -165,7 +171,9 @@ class Recorder:
             self.discarded += 1
             return
         self.done += 1
-        self.published[int(at // DAY)] += 1
+        day = int(at // DAY)
+        self.published[day] += 1
+        self.same_day[day] += journey.registered // DAY == day
         took = at - journey.registered
         self.end_to_end.add(took / HOUR)
         if took > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -16,12 +17,13 @@ from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.obstacles import Obstacles
 from airflow_relay.core.rules import parse_rules
 from airflow_relay.core.snapshot import Conditions
-from airflow_relay.core.states import EventKind, ItemState, RunResult
+from airflow_relay.core.states import EventKind, ItemState, PriorityClass, RunResult
 from airflow_relay.simulation.agent_service import AgentService, call_rounds
 from airflow_relay.simulation.arrivals import Source
 from airflow_relay.simulation.chance import Chance
 from airflow_relay.simulation.clock import Clock, cron_times
 from airflow_relay.simulation.people import Person
+from airflow_relay.simulation.quantity import Quantity
 from airflow_relay.simulation.recorder import Recorder
 from airflow_relay.simulation.scenario import ModelSpec, Scenario
 from airflow_relay.simulation.work import Attempt, Draw, StageWork, bodies
@@ -46,14 +48,14 @@ class RelayModel:
             breaker_settings=BreakerSettings(threshold=model.breaker_threshold),
             on_slot=lambda key, by: self.recorder.use(key, by, self.clock.seconds),
         )
-        self.work = bodies(scenario, self.chance)
+        self.work = bodies(scenario, model, self.chance)
         self.person = Person(scenario.people, self.chance)
         self.service = None
         if scenario.service is not None:
             self.service = AgentService(self.clock, scenario.service.capacity.constant)
         latency = scenario.latency
-        self._start_seconds = latency.start_seconds.quantile()
-        self._hand_off_seconds = latency.hand_off_seconds.quantile()
+        self._start_seconds = self._drawn(latency.start_seconds, Draw.START)
+        self._hand_off_seconds = self._drawn(latency.hand_off_seconds, Draw.HAND_OFF)
         self._lost, self._crashes = latency.lost_triggers.constant, latency.crashes.constant
         self._noticed_after = latency.noticed_after_minutes.constant * 60
         self._number = 0
@@ -81,6 +83,14 @@ class RelayModel:
             self.clock.each(_grid(self._tick_seconds, self.days), self._tick)
         self.clock.env.run(until=self.days * 86_400)
         return self.recorder
+
+    def _drawn(self, quantity: Quantity, purpose: Draw) -> Callable[[int], float]:
+        """Run → its value; a constant costs no random number."""
+        if quantity.value is not None:
+            value = quantity.value
+            return lambda _: value
+        quantile, chance = quantity.quantile(), self.chance
+        return lambda run_id: quantile(chance.at(purpose, run_id))
 
     # --- the faster path ----------------------------------------------------------------------------------
 
@@ -110,7 +120,8 @@ class RelayModel:
 
     def _send(self, run: Run) -> None:
         """Trigger a granted run; a lost trigger is for the tick."""
-        self.recorder.extra["dispatches"] += 1
+        idle = run.klass is PriorityClass.P3
+        self.recorder.extra["idle_dispatches" if idle else "dispatches"] += 1
         if self._lost and self.chance.at(Draw.LOST, run.id) < self._lost:
             self.recorder.extra["lost_triggers"] += 1
             self._unsent[run.id] = self.clock.seconds
@@ -119,7 +130,7 @@ class RelayModel:
         self._trigger(run)
 
     def _trigger(self, run: Run) -> None:
-        self.clock.after(self._start_seconds(self.chance.at(Draw.START, run.id)), self._start, run.id)
+        self.clock.after(self._start_seconds(run.id), self._start, run.id)
 
     def _start(self, run_id: int) -> None:
         run = self.world.started(self.world.runs[run_id], self.clock.now())
@@ -140,7 +151,7 @@ class RelayModel:
 
     def _end_later(self, run: Run, attempt: Attempt) -> None:
         begin = self.clock.seconds
-        delay = self._hand_off_seconds(self.chance.at(Draw.HAND_OFF, run.id))
+        delay = self._hand_off_seconds(run.id)
         self.clock.after(attempt.seconds + delay, self._end, run.id, attempt, begin, begin + attempt.seconds)
 
     def _calls(self, run: Run, work: StageWork, number: int):  # type: ignore[no-untyped-def]  # noqa: ANN202

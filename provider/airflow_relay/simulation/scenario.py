@@ -216,8 +216,12 @@ class TimerSpec(Section):
     offset_minutes: Constant = Quantity(value=0)
     """After midnight UTC."""
     phases: Annotated[tuple[StageSpec, ...], Field(min_length=1)]
-    window_seconds: Constant | None = None
-    """A phase of the cycle that makes calls is cut off after so long."""
+    """One after another; one with ``timeout_minutes`` is cut off after so long, and its cycle ends there."""
+
+    @property
+    def limited(self) -> bool:
+        """Some phase has a timeout: its cycles are counted as dispatches."""
+        return any(phase.timeout_minutes is not None for phase in self.phases)
 
 
 class Service(Section):
@@ -234,7 +238,7 @@ class ModelSpec(Section):
     title: str
     note: str = ""
     schedules: dict[str, tuple[Cron, ...]] = Field(default_factory=dict)
-    """``cron``: stage → its fire times, the entry included."""
+    """``cron``: stage → its fire times, the entry included; one without them follows its predecessor at once."""
     items_per_run: Constant | None = None
     """``cron``: how many waiting items one firing takes; left out: all."""
     limits: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
@@ -253,8 +257,11 @@ class ModelSpec(Section):
     first_poll_hours: Constant = Quantity(value=3, source="third document: first poll at t+3h")
     poll_minutes: Constant = Quantity(value=30, source="third document: re-schedule interval = 30 min")
     ceiling_hours: Constant = Quantity(value=14, source="third document: hard ceiling = 14h")
+    failures: bool = True
+    """False: no run fails by itself; outages, crashes and timeouts stay."""
     changes: dict[str, float] = Field(default_factory=dict)
-    """``blind_timers``: what a five-minute fix changes: ``window_seconds``, ``rounds``, ``offset_minutes``."""
+    """``blind_timers``: what a five-minute fix changes: ``timeout_minutes`` and ``rounds`` of the phases with a
+    timeout, ``offset_minutes`` between the timers that have such a phase."""
 
 
 class Claim(Section):

@@ -90,12 +90,13 @@ def _schedule_problems(scenario: Scenario, model: ModelSpec) -> Iterator[tuple[s
     if len(scenario.pipelines) != 1:
         yield "kind", "fixed cron schedules are modelled for one pipeline"
         return
-    stages = {s.name for spec in scenario.pipelines.values() for s in spec.stages}
-    missing, strange = stages - set(model.schedules), set(model.schedules) - stages
+    specs = [s for spec in scenario.pipelines.values() for s in spec.stages]
+    strange = set(model.schedules) - {s.name for s in specs}
     if strange:
         yield "schedules", f"there is no stage {', '.join(sorted(strange))}"
-    if missing:
-        yield "schedules", f"stages without a schedule: {', '.join(sorted(missing))}"
+    entry = next((s.name for s in specs if s.schedule is not None), None)
+    if entry not in model.schedules:
+        yield "schedules", f"the entry stage {entry!r} has no fire times"
 
 
 def _claim_problems(scenario: Scenario) -> Iterator[ScenarioProblem]:

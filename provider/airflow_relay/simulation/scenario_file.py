@@ -56,10 +56,21 @@ def parse(text: str, file: str = "scenario") -> Scenario:
         raise ScenarioFileError(f"{file}:{line}: no valid YAML: {error.problem}") from error
     if not isinstance(data, dict):
         raise ScenarioFileError(f"{file}:1: a scenario is a table of names and values")
+    base = data.pop("extends", None)
+    if base is not None:
+        data = {**_base(str(base), file), **data}
     try:
         return Scenario.model_validate(data)
     except ValidationError as error:
         raise ScenarioFileError("\n".join(_problem(file, root, dict(e)) for e in error.errors())) from error
+
+
+def _base(name: str, file: str) -> dict[str, Any]:
+    """The tables of a shipped scenario, which the file replaces one by one."""
+    if name not in shipped():
+        raise ScenarioFileError(f"{file}: extends: {name!r} is none of {', '.join(shipped())}")
+    text = (files("airflow_relay.simulation") / "scenarios" / f"{name}.yaml").read_text(encoding="utf-8")
+    return dict(yaml.safe_load(text))
 
 
 def _problem(file: str, root: yaml.Node | None, error: dict[str, Any]) -> str:

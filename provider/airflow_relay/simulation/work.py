@@ -10,7 +10,7 @@ from airflow_relay.core.errors.taxonomy import NOT_RETRYABLE, ErrorClass
 from airflow_relay.core.pipeline import DEFAULT_OUTCOME
 from airflow_relay.simulation.chance import Chance
 from airflow_relay.simulation.quantity import Quantity
-from airflow_relay.simulation.scenario import Outage, Scenario, StageSpec
+from airflow_relay.simulation.scenario import ModelSpec, Outage, Scenario, StageSpec
 
 StageKey = tuple[str, str]
 
@@ -74,17 +74,22 @@ class _Down:
 class StageWork:
     """The body of one stage."""
 
-    def __init__(self, index: int, spec: StageSpec, chance: Chance, outages: Iterable[Outage]) -> None:
+    def __init__(
+        self, index: int, spec: StageSpec, chance: Chance, outages: Iterable[Outage], *, fails: bool = True
+    ) -> None:
         self.index, self.spec, self.name = index, spec, spec.name
         self.chance = chance
         self.tokens = spec.tokens.constant
         self.timeout = None if spec.timeout_minutes is None else spec.timeout_minutes * 60
         self._minutes = (spec.minutes or Quantity(value=0)).quantile()
         self._failed_minutes = (spec.failure_minutes or spec.minutes or Quantity(value=0)).quantile()
-        self._failure_rate = spec.failure_rate.constant
+        self._failure_rate = spec.failure_rate.constant if fails else 0.0
         classes = spec.failure_classes
         self._classes = list(classes)
         self._which = Quantity(choice=dict(enumerate(classes.values()))).quantile()
+        calls = spec.calls
+        self.rounds = (calls.rounds if calls else Quantity(value=0)).quantile()
+        self.call_seconds = (calls.seconds if calls else Quantity(value=0)).quantile()
         self._outcomes = list(spec.outcomes)
         shares = dict(enumerate(q.constant for q in spec.outcomes.values()))
         self._outcome = Quantity(choice=shares).quantile() if shares else None
@@ -98,6 +103,8 @@ class StageWork:
             )
             for o in outages
         ]
+        self.rounds_begun = 0
+        """Rounds of agent calls so far."""
         self.poisoned: dict[int, ErrorClass] = {}
         """Items that fail here again and again with the same error, until a person has changed them."""
 
@@ -150,7 +157,7 @@ class StageWork:
         self.poisoned.pop(item, None)
 
 
-def bodies(scenario: Scenario, chance: Chance) -> dict[StageKey, StageWork]:
+def bodies(scenario: Scenario, model: ModelSpec, chance: Chance) -> dict[StageKey, StageWork]:
     """The bodies of all stages."""
     only = len(scenario.pipelines) == 1
     found: dict[StageKey, StageWork] = {}
@@ -158,7 +165,8 @@ def bodies(scenario: Scenario, chance: Chance) -> dict[StageKey, StageWork]:
         for stage in spec.stages:
             names = {f"{pipeline}.{stage.name}"} | ({stage.name} if only else set())
             outages = [o for o in scenario.outages if o.stage in names]
-            found[(pipeline, stage.name)] = StageWork(len(found), stage, chance, outages)
+            work = StageWork(len(found), stage, chance, outages, fails=model.failures)
+            found[(pipeline, stage.name)] = work
     return found
 
 

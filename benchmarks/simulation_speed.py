@@ -1,0 +1,83 @@
+"""How fast the digital twin is, and whether its memory stays flat.
+
+    python benchmarks/simulation_speed.py [--items 100000] [--days 365]
+
+The first figure is one simulated year of the content pipeline as the first document describes it. The second
+sends many items through the same six stages, with failures and recovery, at a rate that keeps about forty in
+progress; memory is looked at after a tenth of them and at the end. Times are wall-clock and processor seconds of one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+import tracemalloc
+from collections.abc import Callable
+
+from airflow_relay.simulation.experiment import simulate_once
+from airflow_relay.simulation.quantity import Quantity
+from airflow_relay.simulation.recorder import Recorder
+from airflow_relay.simulation.relay_model import RelayModel
+from airflow_relay.simulation.scenario import Scenario
+from airflow_relay.simulation.scenario_file import load
+
+PER_DAY = 3 * 24 * 6
+"""Items a day of the second figure: one every 200 seconds, picked up by an intake every 10 minutes."""
+
+
+def busy(scenario: Scenario) -> Scenario:
+    """The content pipeline with an intake each 10 minutes."""
+    spec = scenario.pipelines["content"]
+    entry, *others = spec.stages
+    spec = spec.model_copy(
+        update={
+            "arrivals": spec.arrivals.model_copy(update={"per_intake": Quantity(value=3)}),
+            "stages": (entry.model_copy(update={"schedule": "*/10 * * * *"}), *others),
+        }
+    )
+    return scenario.model_copy(update={"pipelines": {"content": spec}})
+
+
+def timed(name: str, work: Callable[[], Recorder]) -> Recorder:
+    wall, cpu = time.perf_counter(), time.process_time()
+    recorder = work()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(f"{name}: {wall:.1f} s ({cpu:.1f} s of processor time), {recorder.done} items, {recorder.runs} runs")
+    return recorder
+
+
+def memory_growth(scenario: Scenario, items: int) -> None:
+    """Python's own memory of two runs, one ten times as long as the other, at their ends."""
+    model = scenario.model("completion")
+    for number in (items // 10, items):
+        tracemalloc.start()
+        twin = RelayModel(scenario, model, days=max(1, number // PER_DAY), seed=1)
+        twin.run()
+        now, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        print(f"  {twin.recorder.registered} items: {now / 2**20:.1f} MiB at the end, peak {peak / 2**20:.1f} MiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--memory", action="store_true", help="trace memory as well (slow)")
+    options = parser.parse_args()
+
+    scenario = load("content")
+    model = scenario.model("completion")
+    timed(f"{options.days} days", lambda: simulate_once(scenario, model, days=options.days, seed=1))
+    many = busy(scenario)
+    days = options.items // PER_DAY
+    timed(f"{options.items} items", lambda: simulate_once(many, model, days=days, seed=1))
+    print(f"  most memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    if options.memory:
+        memory_growth(many, options.items)
+
+
+if __name__ == "__main__":
+    main()
