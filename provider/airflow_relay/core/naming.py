@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Final
 
-NAME_PATTERN: Final = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")
+NAME_PATTERN: Final = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]{0,63}\Z")
 """Pipeline and stage names. ``__`` is refused as well: it separates the two in DAG ids."""
 
 RUN_ID_PREFIX: Final = "relay"
