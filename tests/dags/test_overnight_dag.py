@@ -48,7 +48,7 @@ def test_times_are_the_documents_unless_the_environment_says_otherwise(monkeypat
     monkeypatch.setenv("RELAY_OVERNIGHT_SCHEDULE", "none")
     dag = load().dags["overnight"]
     assert dag.get_task("barrier").barrier.ceiling == timedelta(seconds=90)
-    assert not dag.timetable.periodic
+    assert dag.schedule is None
 
 
 @pytest.mark.parametrize(("variable", "value"), [("FIRST_POLL", "60000"), ("CEILING", "soon")])
