@@ -24,7 +24,7 @@ from sqlalchemy import create_engine, text
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-from airflow_instance import AirflowInstance  # noqa: E402 - it is beside this folder, not installed
+from airflow_instance import AirflowInstance
 
 DAG_FILE = """
 from datetime import datetime, timedelta, timezone
