@@ -84,6 +84,6 @@ def same_origin(request: Request) -> None:
     else:
         # Browsers say the former over HTTPS and on localhost only. A proxy may have changed the host.
         ours = {request.headers.get("host"), urlsplit(links.base_url()).netloc}
-        is_ours = origin is None or urlsplit(origin).netloc in ours
+        is_ours = origin is None or urlsplit(origin).netloc in ours - {"", None}
     if not is_ours:
         raise HTTPException(403, "This request comes from another site.")
