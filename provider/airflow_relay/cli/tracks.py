@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 from airflow_relay.cli import output
 from airflow_relay.cli.output import Table
 from airflow_relay.cli.session import NEGATIVE, command, fail, open_ledger
-from airflow_relay.core.advice import TrackDuration
 from airflow_relay.core.advice import advise as propose
-from airflow_relay.ledger import track_groups, tracks
-from airflow_relay.ledger.engine import Tx
-from airflow_relay.ledger.track_groups import TrackGroup
+from airflow_relay.operations.tracks_advice import NoTracksRecordedError, recorded_runs
 
 
 @command
 def advise(args: argparse.Namespace) -> int:
     """``tracks advise DAG``; 1 when the ledger has no run of it."""
-    ledger = open_ledger()
-    with ledger.read() as tx:
-        groups = track_groups.of_dag(tx, args.dag_id, name=args.group, limit=args.runs)
-        records = [record for group in groups for record in _records(tx, group)]
-    if not groups:
-        return fail(f"The ledger has no tracks that DAG {args.dag_id!r} dispatched.", NEGATIVE)
-    current = next((s for g in groups if (s := track_groups.settings_of(g)) is not None), None)
-    advice = propose(records, current=current)
+    try:
+        found = recorded_runs(open_ledger(), args.dag_id, group=args.group, limit=args.runs)
+    except NoTracksRecordedError as error:
+        return fail(str(error), NEGATIVE)
+    current = found.current
+    advice = propose(found.durations, current=current)
     rows = [
         {
             "setting": name,
@@ -51,15 +45,3 @@ def advise(args: argparse.Namespace) -> int:
         Table("Notes", ("note",), notes),
     )
     return 0
-
-
-def _records(tx: Tx, group: TrackGroup) -> Iterator[TrackDuration]:
-    for row in tracks.of_group(tx, group.id):
-        if row.is_final and row.finished_at is not None:
-            yield TrackDuration(
-                run=f"{group.run_id}#{group.id}",
-                track=row.name,
-                phase=row.phase,
-                duration=row.finished_at - group.dispatched_at,
-                reason=row.reason,
-            )
