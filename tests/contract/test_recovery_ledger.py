@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from sqlalchemy import func, select, update
@@ -16,9 +17,11 @@ from airflow_relay.core.rules import RecoveryRules, RuleSet
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import EventKind, ItemState, RunResult, RunState
 from airflow_relay.ledger import alerts, breakers, codec, dead_letters, dispatching, items, recovering, runs
+from airflow_relay.ledger.dead_letters import LetterFilter
 from airflow_relay.ledger.recovering import Heard, Plan, Scope
 from airflow_relay.ledger.schema import events
 from airflow_relay.ledger.schema import items as item_table
+from airflow_relay.operations import actions
 from support.pipelines import START, Driver, line
 
 RULES = RuleSet()
@@ -491,3 +494,73 @@ def test_the_log_replays_to_the_row_after_recovery(drive, sweeper):
         assert replay(item.id, items.log_of(tx, item.id)) == item
         recovered = tx.conn.execute(select(events).where(events.c.kind == EventKind.RECOVERED)).one()
     assert codec.event_from(recovered).set["attempts"] == 1
+
+
+# An outage
+
+
+def outage(
+    drive: Driver, sweeper: Sweeper, keys: list[str], *, hours: int, error: str
+) -> list[tuple[str, int]]:
+    """Every call fails: a sweep every 2 h, a tick every 30 min. Returns (key, attempts) after each sweep."""
+    seen: list[tuple[str, int]] = []
+    pending = drive.intake(*keys)
+    for half_hour in range(1, 2 * hours + 1):
+        while pending:
+            pending += fail(drive, pending.pop(), error)
+        drive.later(minutes=30)
+        pending += sweeper.sweep() if half_hour % 4 == 0 else drive.dispatch()
+        seen += [drive.item(key).attempts for key in keys]
+    while pending:
+        pending += fail(drive, pending.pop(), error)
+    return seen
+
+
+def recoveries(drive: Driver, key: str) -> list[datetime]:
+    item = drive.item(key)
+    with drive.ledger.read() as tx:
+        return [e.at for e in items.log_of(tx, item.id, kinds=[EventKind.RECOVERED])]
+
+
+def run_to_the_end(drive: Driver, pending: list[Run]) -> None:
+    while pending:
+        pending += drive.serve(pending.pop())
+
+
+@pytest.mark.parametrize(("error", "dead"), [("unknown", 12), ("server_error", 0)])
+def test_an_outage_of_a_day_keeps_cap_and_cooldown_and_after_a_bulk_redrive_all_end(
+    drive, sweeper, error, dead
+):
+    """Errors that the breaker counts cost nearly nothing: it holds the items back, and none of them dies."""
+    keys = [f"item-{n:02}" for n in range(12)]
+    drive.now = START.replace(hour=6)
+    seen = outage(drive, sweeper, keys, hours=14, error=error)
+    assert max(seen) <= 3
+    for key in keys:
+        at = recoveries(drive, key)
+        assert all(later - earlier >= timedelta(hours=2) for earlier, later in pairwise(at))
+    letters_of = letters(drive)
+    assert len(letters_of) == dead
+    assert sum("is in the dead letters" in said for said in alert_texts(drive)) == dead
+    drive.later(hours=5)
+    actions.redrive_letters(drive.ledger, LetterFilter(pipeline="line"), by="ada", now=drive.now)
+    run_to_the_end(drive, drive.dispatch())
+    for _ in range(3):
+        drive.later(hours=2)
+        run_to_the_end(drive, sweeper.sweep())
+    assert {drive.item(key).state for key in keys} == {ItemState.DONE}
+
+
+def test_a_weekend_without_airflow_costs_nobody_an_attempt(drive, sweeper):
+    """Runs that were under way are alive for Airflow when it comes back: queued, or waiting in a trigger."""
+    granted = drive.intake("running", "granted")
+    drive.ledger.confirm([run.id for run in granted], drive.now)
+    drive.guard(granted[0])
+    drive.later(days=2.5)
+    heard = {run.item_id: Heard(RunLiveness.ALIVE) for run in granted}
+    assert sweeper.sweep(heard) == []
+    assert {drive.item(key).attempts for key in ("running", "granted")} == {0}
+    for run in granted:
+        drive.guard(run)
+        drive.end(run)
+    assert {drive.item(key).stage for key in ("running", "granted")} == {"second"}
