@@ -13,6 +13,8 @@ from airflow.sdk import DAG, task
 from airflow_relay import AgentJobOperator, Pipeline, Stage, stage_dag
 
 CONNECTION = "agent_of_test"
+RETRIES = int(os.environ.get("AGENT_JOBS_RETRIES", "3"))
+"""The crash tests kill more often than a deployment would retry."""
 
 # Each task process imports this file: so a test arms a crash point for the next process to come.
 armed = Path(os.environ.get("AIRFLOW_HOME", ".")) / "crash_at"
@@ -37,7 +39,7 @@ SETTINGS: dict[str, Any] = {
     "model": "extractive/publish",
     "poll_interval": 1,
     "timeout": timedelta(minutes=5),
-    "retries": 3,
+    "retries": RETRIES,
     "retry_delay": timedelta(seconds=1),
 }
 
@@ -52,7 +54,7 @@ def ask() -> Any:
         **SETTINGS,
     )
 
-    @task(retries=0)
+    @task(retries=RETRIES - 3, retry_delay=timedelta(seconds=1))
     def use(answer: dict[str, Any]) -> dict[str, Any]:
         gate = Path(os.environ["AIRFLOW_HOME"]) / "signals" / "use_fails"
         if gate.exists():
