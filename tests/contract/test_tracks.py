@@ -315,3 +315,20 @@ def test_unfinished_file_reports_are_not_forgotten_between_polls(ledger: Ledger)
         tracks.record_poll(tx, group.id, decision)
     decision, _ = poll_now(ledger, group, at=30)
     assert decision.phases["a"] is TrackPhase.COMPLETE
+
+
+def test_clean_removes_old_groups_that_are_over_and_no_others(ledger: Ledger) -> None:
+    over = dispatch(ledger)
+    report(ledger, over, "a", at=20)
+    report(ledger, over, "b", at=30)
+    poll_now(ledger, over, at=35)
+    waiting = dispatch(ledger, place=GroupPlace(dag_id="night", run_id="waits"))
+    report(ledger, waiting, "a", at=20)
+    young = dispatch(ledger, place=GroupPlace(dag_id="night", run_id="young"), at=5000)
+    report(ledger, young, "a", at=5020)
+    report(ledger, young, "b", at=5030)
+    with ledger.write() as tx:
+        assert track_groups.count_over(tx, after(4000)) == 1
+        assert track_groups.remove_over(tx, after(4000)) == 1
+        assert [g.id for g in track_groups.of_dag(tx, "night")] == [young.id, waiting.id]
+        assert tracks.polls_of(tx, over.id) == []

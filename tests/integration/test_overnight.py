@@ -213,12 +213,12 @@ def test_mark_failed_of_a_running_track_ends_it(airflow_instance: AirflowInstanc
 def test_ceiling_survives_crashes_retries_a_clear_and_a_scheduler_restart(
     airflow_instance: AirflowInstance, ledger: Ledger
 ) -> None:
-    night = Night(airflow_instance, ledger, "night", crash=["barrier.looked", "barrier.polled"])
+    night = Night(airflow_instance, ledger, "night", crash={"barrier": ["barrier.looked", "barrier.polled"]})
     try:
         # The first poll's process dies before anything is saved; its retry sleeps until the first poll, whose
         # process dies behind the commit. Then two retries are used up, and the barrier still polls.
         night.airflow.wait(
-            lambda: (night.signals / f"{night.run_id}.crash-1").exists() or None,
+            lambda: (night.signals / f"{night.run_id}.barrier-crash-1").exists() or None,
             what="both crashes",
             timeout=120,
         )
@@ -245,6 +245,24 @@ def test_ceiling_survives_crashes_retries_a_clear_and_a_scheduler_restart(
     assert night.barrier()["outcome"] == "force_proceed"
     assert night.barrier()["tapped_out"] == {"a": CEILING_REASON, "b": CEILING_REASON}
     assert night.api.xcom("night", night.run_id, "consolidate") == ["a", "b"]
+
+
+def test_dispatch_killed_at_each_step_starts_each_track_once(
+    airflow_instance: AirflowInstance, ledger: Ledger
+) -> None:
+    steps = ["tracks.recorded", "tracks.triggered", "tracks.triggered"]
+    night = Night(airflow_instance, ledger, "night", crash={"dispatch": steps})
+    first = night.airflow.wait(night.group, what="the dispatch", timeout=90)
+    night.order("a")
+    night.order("b")
+    assert night.wait_for_end() == "success"
+    assert night.task("dispatch")["try_number"] == 1 + len(steps)
+    assert night.group() == first, "the clock starts before the first crash"
+    expected = {f"night_track_{name}": row.run_id for name, row in night.tracks().items()}
+    for dag_id, run_id in expected.items():
+        runs = [r for r in airflow_instance.api.list_runs(dag_id) if night.run_id in r["note"]]
+        assert [r["dag_run_id"] for r in runs] == [run_id]
+    assert night.barrier()["tapped_out"] == {}
 
 
 def test_clears_after_the_end_the_barrier_repeats_its_answer_and_the_dispatch_begins_anew(

@@ -11,7 +11,7 @@ from airflow_relay.cli.output import Table
 from airflow_relay.cli.session import UsageError, command, open_ledger, say
 from airflow_relay.cli.times import parse_moment
 from airflow_relay.clock import utcnow
-from airflow_relay.ledger import retention
+from airflow_relay.ledger import retention, track_groups
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.retention import Cleaned
 from airflow_relay.ledger.store import Ledger
@@ -35,7 +35,10 @@ def clean(args: argparse.Namespace) -> int:
 
 def _count(ledger: Ledger, before: datetime) -> dict[str, int]:
     with ledger.read() as tx:
-        return {"items_to_remove": retention.count_finished(tx, before)}
+        return {
+            "items_to_remove": retention.count_finished(tx, before),
+            "track_groups_to_remove": track_groups.count_over(tx, before),
+        }
 
 
 def _clean(ledger: Ledger, before: datetime, now: datetime, *, forget: bool) -> dict[str, int]:
@@ -43,12 +46,14 @@ def _clean(ledger: Ledger, before: datetime, now: datetime, *, forget: bool) -> 
     shortened = _batches(ledger, lambda tx, after: retention.shorten_logs(tx, before, after=after))
     with ledger.write() as tx:
         intakes = retention.remove_intakes(tx, before)
+        groups = track_groups.remove_over(tx, before)
     row = {
         "items": removed.items,
         "events": removed.events + shortened.events,
         "snapshots": shortened.snapshots,
         "objects": len(removed.refs),
         "intakes": intakes,
+        "track_groups": groups,
     }
     if forget:
         with ledger.write() as tx:

@@ -9,19 +9,22 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
-from sqlalchemy import Row, Table, select, update
+from sqlalchemy import Row, Select, Table, delete, exists, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from airflow_relay.core.barrier import BarrierSettings, Track, TrackPhase
+from airflow_relay.core.barrier import TERMINAL_PHASES, BarrierSettings, Track, TrackPhase
 from airflow_relay.core.naming import slug
 from airflow_relay.ledger import tracks
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.errors import LedgerError
-from airflow_relay.ledger.schema import track_groups
+from airflow_relay.ledger.schema import polls, track_groups
 from airflow_relay.ledger.schema import tracks as track_table
 
 DEFAULT_GROUP: Final = "tracks"
 """The group's name where a DAG run has one barrier only."""
+
+BATCH: Final = 500
+"""Ids in one statement."""
 
 
 class Clock(str, Enum):
@@ -197,6 +200,30 @@ def dags(tx: Tx) -> list[str]:
     return list(tx.conn.execute(query).scalars())
 
 
+def over_before(before: datetime) -> Select[tuple[int]]:
+    """The ids of groups dispatched before then of which every track has ended."""
+    at_work = exists().where(
+        track_table.c.group_id == track_groups.c.id, track_table.c.phase.not_in(list(TERMINAL_PHASES))
+    )
+    return select(track_groups.c.id).where(track_groups.c.dispatched_at < before, ~at_work)
+
+
+def count_over(tx: Tx, before: datetime) -> int:
+    """How many groups :func:`remove_over` would remove."""
+    return int(tx.conn.execute(select(func.count()).select_from(over_before(before).subquery())).scalar_one())
+
+
+def remove_over(tx: Tx, before: datetime) -> int:
+    """Remove groups that were dispatched before then and are over, with their tracks and polls."""
+    ids = list(tx.conn.execute(over_before(before)).scalars())
+    for start in range(0, len(ids), BATCH):
+        batch = ids[start : start + BATCH]
+        tx.conn.execute(delete(polls).where(polls.c.group_id.in_(batch)))
+        tx.conn.execute(delete(track_table).where(track_table.c.group_id.in_(batch)))
+        tx.conn.execute(delete(track_groups).where(track_groups.c.id.in_(batch)))
+    return len(ids)
+
+
 def consumed_epochs(tx: Tx, dag_id: str, status_path: str, *, but: str) -> frozenset[datetime]:
     """The dispatches in a status file that a barrier of this DAG has waited for to the end.
 
@@ -232,7 +259,7 @@ def settings_of(group: TrackGroup) -> BarrierSettings | None:
 def track_run_id(place: GroupPlace, track: str, clear_number: int) -> str:
     """The run id of a track: the same for each send, unique to dispatch and track, within 250 characters."""
     # Airflow's ids hold no line break, so three of them joined by it are as unique as they are.
-    where = "\n".join((place.dag_id, place.run_id, place.name))
+    where = f"{place.dag_id}\n{place.run_id}\n{place.name}"
     return f"relay-track:{slug(where)}:{slug(track)}:{clear_number}"
 
 

@@ -58,9 +58,10 @@ def make_track(name: str) -> Any:
 
 
 def crash_as_asked(context: Any) -> None:
-    """``{"crash": ["barrier.looked", …]}`` kills the barrier's process once at each point, in this order."""
-    for number, point in enumerate(context["dag_run"].conf.get("crash", ())):
-        memory = signal_file(f"{context['dag_run'].run_id}.crash-{number}")
+    """``{"crash": {"barrier": ["barrier.looked", …]}}`` kills the task's process once at each point, in order."""
+    run, task_id = context["dag_run"], context["ti"].task_id
+    for number, point in enumerate(run.conf.get("crash", {}).get(task_id, ())):
+        memory = signal_file(f"{run.run_id}.{task_id}-crash-{number}")
         if not memory.exists():
             os.environ["RELAY_TEST_MODE"] = "1"
             os.environ["RELAY_CRASH_AT"] = f"{point}@{memory}"
@@ -69,7 +70,9 @@ def crash_as_asked(context: Any) -> None:
 
 @dag("night", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc))
 def night() -> None:
-    dispatch = DispatchTracks(task_id="dispatch", tracks=TRACKS)
+    dispatch = DispatchTracks(
+        task_id="dispatch", tracks=TRACKS, retry_delay=timedelta(seconds=1), pre_execute=crash_as_asked
+    )
     barrier = TrackBarrierSensor(
         task_id="barrier",
         tracks=TRACKS,
