@@ -58,7 +58,7 @@ def make_track(name: str) -> Any:
 
 
 def crash_as_asked(context: Any) -> None:
-    """``{"crash": {"barrier": ["barrier.looked", …]}}`` kills the task's process once at each point, in order."""
+    """``{"crash": {"barrier": ["barrier.looked", …]}}`` kills the task once at each point, in order."""
     run, task_id = context["dag_run"], context["ti"].task_id
     for number, point in enumerate(run.conf.get("crash", {}).get(task_id, ())):
         memory = signal_file(f"{run.run_id}.{task_id}-crash-{number}")
