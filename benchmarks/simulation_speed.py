@@ -4,7 +4,8 @@
 
 The first figure is one simulated year of the content pipeline as the first document describes it. The second
 sends many items through the same six stages, with failures and recovery, at a rate that keeps about forty in
-progress; memory is looked at after a tenth of them and at the end. Times are wall-clock and processor seconds of one process.
+progress; with ``--memory`` Python's memory is compared with that of a tenth of them. Times are wall-clock and
+processor seconds of one process.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from airflow_relay.simulation.relay_model import RelayModel
 from airflow_relay.simulation.scenario import Scenario
 from airflow_relay.simulation.scenario_file import load
 
-PER_DAY = 3 * 24 * 6
-"""Items a day of the second figure: one every 200 seconds, picked up by an intake every 10 minutes."""
+PER_DAY = 9 * 48
+"""Items a day of the second figure: nine with each intake, one intake every 30 minutes."""
 
 
 def busy(scenario: Scenario) -> Scenario:
-    """The content pipeline with an intake each 10 minutes."""
+    """The content pipeline with an intake each half hour."""
     spec = scenario.pipelines["content"]
     entry, *others = spec.stages
     spec = spec.model_copy(
         update={
-            "arrivals": spec.arrivals.model_copy(update={"per_intake": Quantity(value=3)}),
-            "stages": (entry.model_copy(update={"schedule": "*/10 * * * *"}), *others),
+            "arrivals": spec.arrivals.model_copy(update={"per_intake": Quantity(value=9)}),
+            "stages": (entry.model_copy(update={"schedule": "*/30 * * * *"}), *others),
         }
     )
     return scenario.model_copy(update={"pipelines": {"content": spec}})
@@ -43,7 +44,9 @@ def timed(name: str, work: Callable[[], Recorder]) -> Recorder:
     wall, cpu = time.perf_counter(), time.process_time()
     recorder = work()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(f"{name}: {wall:.1f} s ({cpu:.1f} s of processor time), {recorder.done} items, {recorder.runs} runs")
+    print(
+        f"{name}: {wall:.1f} s ({cpu:.1f} s of processor time), {recorder.done} items, {recorder.runs} runs"
+    )
     return recorder
 
 
@@ -56,7 +59,9 @@ def memory_growth(scenario: Scenario, items: int) -> None:
         twin.run()
         now, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        print(f"  {twin.recorder.registered} items: {now / 2**20:.1f} MiB at the end, peak {peak / 2**20:.1f} MiB")
+        print(
+            f"  {twin.recorder.registered} items: {now / 2**20:.1f} MiB at the end, peak {peak / 2**20:.1f} MiB"
+        )
 
 
 def main() -> None:
@@ -74,7 +79,9 @@ def main() -> None:
     many = busy(scenario)
     days = options.items // PER_DAY
     timed(f"{options.items} items", lambda: simulate_once(many, model, days=days, seed=1))
-    print(f"  most memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    print(
+        f"  most memory of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB"
+    )
     if options.memory:
         memory_growth(many, options.items)
 

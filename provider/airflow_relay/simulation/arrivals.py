@@ -18,21 +18,27 @@ class Source:
         self._gap = None if spec.per_day is None else _gap(spec.per_day.constant)
         self._priority = spec.priority.quantile()
         self._intakes = self._appeared = 0
-        self._next = 0.0
+        self._left: list[float] = []
+        self._next = math.inf
         if self._gap is not None:
             self._next = self._wait()
 
     def found(self, now: float) -> list[float]:
         """When each item that is there now appeared, in seconds; each is found once."""
+        self.skip(now)
+        found, self._left = self._left, []
+        return found
+
+    def skip(self, now: float) -> None:
+        """An intake that does nothing: what it would have found is left for the next one."""
         self._intakes += 1
         if self._per_intake is not None:
             number = self._per_intake(self._chance.at(Draw.ARRIVALS, self._index, self._intakes))
-            return [now] * round(number)
-        found = []
+            self._left += [now] * round(number)
+            return
         while self._next <= now:
-            found.append(self._next)
+            self._left.append(self._next)
             self._next += self._wait()
-        return found
 
     def priority(self, item: int) -> int:
         return round(self._priority(self._chance.at(Draw.PRIORITY, self._index, item)))

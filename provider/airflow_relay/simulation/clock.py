@@ -22,7 +22,7 @@ class Clock:
     @property
     def seconds(self) -> float:
         """Since the start."""
-        return self.env._now  # type: ignore[no-any-return]  # noqa: SLF001 - env.now is a property of the same
+        return self.env._now  # noqa: SLF001 - env.now is a property of the same
 
     def now(self) -> datetime:
         """The present moment, aware UTC."""
@@ -36,7 +36,7 @@ class Clock:
 
     def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         """Call later; calls of one instant come in the order in which they were asked for."""
-        event = self.env.timeout(seconds if seconds > 0 else 0)
+        event = self.env.timeout(max(0, seconds))
         assert event.callbacks is not None
         event.callbacks.append(lambda _: call(*args))
 

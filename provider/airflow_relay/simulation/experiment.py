@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
@@ -12,7 +13,7 @@ from airflow_relay.simulation.blind_timers import BlindTimersModel
 from airflow_relay.simulation.cron_model import CronModel
 from airflow_relay.simulation.measures import MEASURES, bad_days
 from airflow_relay.simulation.overnight_models import OvernightModel
-from airflow_relay.simulation.recorder import Recorder
+from airflow_relay.simulation.recorder import DAY, Recorder
 from airflow_relay.simulation.relay_model import RelayModel
 from airflow_relay.simulation.sample import Sample
 from airflow_relay.simulation.scenario import ModelKind, ModelSpec, Scenario
@@ -63,12 +64,19 @@ class Outcome:
 
     :param example: the recorder of the first seed, for curves and swim lanes.
     :param end_to_end: hours, of all items of all seeds.
+    :param stage_busy: stage → hours of work in all.
+    :param waiting: capacity key or gate → how many items wait for it, on average.
+    :param in_use: limited capacity key → units in use, on average.
     """
 
     model: ModelSpec
     figures: Mapping[str, Estimate]
     end_to_end: Sample
     stage_wait: Mapping[str, Sample]
+    stage_busy: Mapping[str, float]
+    waiting: Mapping[str, float]
+    in_use: Mapping[str, float]
+    limits: Mapping[str, int]
     example: Recorder
 
 
@@ -117,6 +125,9 @@ def _over_seeds(
     values: dict[str, list[float]] = {name: [] for name in MEASURES}
     end_to_end = Sample()
     waits: dict[str, Sample] = {}
+    busy: Counter[str] = Counter()
+    waiting: dict[str, float] = {}
+    in_use: dict[str, float] = {}
     example: Recorder | None = None
     for seed in seeds:
         recorder = simulate_once(scenario, model, days=days, seed=seed)
@@ -125,6 +136,10 @@ def _over_seeds(
         end_to_end.merge(recorder.end_to_end)
         for stage, sample in recorder.stage_wait.items():
             waits.setdefault(stage, Sample()).merge(sample)
+        busy.update(recorder.stage_busy)
+        for means, levels in ((waiting, recorder.queued), (in_use, recorder.used)):
+            for name, level in levels.items():
+                means[name] = means.get(name, 0.0) + level.mean(days * DAY) / len(seeds)
         example = example or recorder
         progress()
     assert example is not None
@@ -133,6 +148,10 @@ def _over_seeds(
         figures={name: estimate(found) for name, found in values.items()},
         end_to_end=end_to_end,
         stage_wait=waits,
+        stage_busy=busy,
+        waiting=waiting,
+        in_use=in_use,
+        limits=example.limits,
         example=example,
     )
 

@@ -48,9 +48,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "missed_share": Measure(
         "items that missed a slot", "%", lambda r: _share(r.missed, r.done + r.discarded)
     ),
-    "interventions": Measure(
-        "interventions a day", "1/d", lambda r: _per_day(r.interventions.total(), r)
-    ),
+    "interventions": Measure("interventions a day", "1/d", lambda r: _per_day(r.interventions.total(), r)),
     "published": Measure("published a day", "1/d", lambda r: _per_day(r.done, r)),
     "published_good_day": Measure(
         "published on a healthy day", "1/d", lambda r: _of_day(r.published, r, bad=False)
@@ -73,13 +71,9 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "timeout_share": Measure(
         "dispatches that timed out", "%", lambda r: _share(r.timeouts, r.extra["dispatches"])
     ),
-    "wasted_minutes": Measure(
-        "agent time wasted", "min/d", lambda r: _per_day(r.wasted_seconds / 60, r)
-    ),
+    "wasted_minutes": Measure("agent time wasted", "min/d", lambda r: _per_day(r.wasted_seconds / 60, r)),
     "most_calls": Measure("agent calls at once, most", "", lambda r: r.extra["most_calls"]),
-    "calls_in_window": Measure(
-        "critic calls in two hours, most", "", lambda r: r.extra["calls_in_window"]
-    ),
+    "calls_in_window": Measure("critic calls in two hours, most", "", lambda r: r.extra["calls_in_window"]),
     "attempts": Measure("recovery attempts", "", lambda r: r.attempts),
     "dead_letters": Measure("dead letters", "", lambda r: r.dead_letters),
     "failed_runs": Measure("failed runs", "", lambda r: r.failed_runs),

@@ -50,6 +50,13 @@ class _Waiting:
             return islice(lines[0], number)
         return islice(merge(*lines, key=lambda c: order_key(c, now)), number)
 
+    def oldest(self) -> datetime:
+        """Since when the one that waits longest waits."""
+        if len(self.by_priority) == 1:
+            (line,) = self.by_priority.values()
+            return line[0].ready_since
+        return min(line[0].ready_since for line in self.by_priority.values() if line)
+
     def group(self) -> Group:
         model = self.model
         return Group(
@@ -60,7 +67,7 @@ class _Waiting:
             rank=model.rank,
             keys=model.keys,
             count=self.count,
-            oldest=min(line[0].ready_since for line in self.by_priority.values() if line),
+            oldest=self.oldest(),
         )
 
 
@@ -98,6 +105,7 @@ class ReadyQueue:
         waiting = self._stages.get(kind)
         if waiting is None:
             waiting = self._stages[kind] = _Waiting(candidate)
+            self._stages = dict(sorted(self._stages.items()))
         waiting.add(candidate)
         self._candidates[item.id] = candidate
 
@@ -108,7 +116,7 @@ class ReadyQueue:
 
     def groups(self) -> list[Group]:
         """Stages with ready items, in order."""
-        return [w.group() for _, w in sorted(self._stages.items()) if w.count]
+        return [w.group() for w in self._stages.values() if w.count]
 
     def first(self, group: Group, number: int, now: datetime) -> Iterable[Candidate]:
         """The first items of a group in the order of the rules."""

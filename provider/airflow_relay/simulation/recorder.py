@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -110,6 +111,10 @@ class Recorder:
         self.registered = self.done = self.discarded = self.missed = 0
         self.runs = self.failed_runs = self.attempts = self.dead_letters = self.timeouts = 0
         self.tokens = self.wasted_tokens = self.wasted_seconds = 0.0
+        self.stage_busy = Counter[str]()
+        """Stage → hours of work."""
+        self.limits: Mapping[str, int] = {}
+        """Capacity key → limit, where there is one."""
         self.stage_wait: dict[str, Sample] = {}
         """Stage → hours from ready to start."""
         self.wip = Level(self._curve_hours)
@@ -132,6 +137,7 @@ class Recorder:
     def ran(self, item: int, stage: str, begin: float, end: float, *, good: bool, tokens: float) -> None:
         """A stage's body has ended."""
         self.runs += 1
+        self.stage_busy[stage] += (end - begin) / HOUR  # type: ignore[assignment] # a Counter of hours
         self.tokens += tokens
         if not good:
             self.failed_runs += 1

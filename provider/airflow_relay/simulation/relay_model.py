@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from airflow_relay.core import lifecycle, recovery
+from airflow_relay.core import backpressure, lifecycle, recovery
 from airflow_relay.core.breaker import BreakerSettings
 from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import ErrorClass
@@ -48,6 +48,7 @@ class RelayModel:
             breaker_settings=BreakerSettings(threshold=model.breaker_threshold),
             on_slot=lambda key, by: self.recorder.use(key, by, self.clock.seconds),
         )
+        self.recorder.limits = self.world.limits
         self.work = bodies(scenario, model, self.chance)
         self.person = Person(scenario.people, self.chance)
         self.service = None
@@ -59,6 +60,7 @@ class RelayModel:
         self._lost, self._crashes = latency.lost_triggers.constant, latency.crashes.constant
         self._noticed_after = latency.noticed_after_minutes.constant * 60
         self._number = 0
+        self._some_wait = False
         self._tries: dict[int, dict[int, int]] = {}
         self._stuck: dict[int, int] = {}
         self._unsent: dict[int, float] = {}
@@ -97,8 +99,9 @@ class RelayModel:
     def _intake(self, name: str, source: Source) -> None:
         world, now, at = self.world, self.clock.now(), self.clock.seconds
         pipeline = world.pipelines[name]
-        if pipeline.max_in_progress is not None and world.in_progress() >= pipeline.max_in_progress:
+        if backpressure.must_wait(pipeline, world.in_progress(name)) is not None:
             self.recorder.extra["intakes_skipped"] += 1
+            source.skip(at)
             return
         for appeared in source.found(at):
             self._number += 1
@@ -115,8 +118,10 @@ class RelayModel:
             self._send(run)
         if wake is not None:
             self._need_tick(self.clock.seconds_at(wake))
-        if self.world.queue or self.recorder.queued:
-            self.recorder.waiting(self.world.waiting_for(self.clock.now()), self.clock.seconds)
+        if self.world.queue or self._some_wait:
+            counts = self.world.waiting_for(self.clock.now())
+            self._some_wait = bool(counts)
+            self.recorder.waiting(counts, self.clock.seconds)
 
     def _send(self, run: Run) -> None:
         """Trigger a granted run; a lost trigger is for the tick."""
@@ -130,7 +135,11 @@ class RelayModel:
         self._trigger(run)
 
     def _trigger(self, run: Run) -> None:
-        self.clock.after(self._start_seconds(run.id), self._start, run.id)
+        seconds = self._start_seconds(run.id)
+        if seconds > 0:
+            self.clock.after(seconds, self._start, run.id)
+        else:
+            self._start(run.id)
 
     def _start(self, run_id: int) -> None:
         run = self.world.started(self.world.runs[run_id], self.clock.now())
@@ -268,7 +277,7 @@ class RelayModel:
     def _with_obstacles(self, findings: list[Finding]) -> list[Finding]:
         """Give out the free slots in the order of the sweep, as ``ledger.recovering`` does."""
         now = self.clock.now()
-        obstacles = Obstacles(self.world.snapshot(now, self.world.queue.groups()), now)
+        obstacles = Obstacles(self.world.snapshot_of((f.item for f in findings), now), now)
         given = []
         for finding in sorted(findings, key=lambda f: recovery.sweep_order(f.item)):
             rules = self.rules.of(finding.item.pipeline)

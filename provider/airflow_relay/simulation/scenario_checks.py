@@ -11,7 +11,7 @@ from airflow_relay.core.rules import parse_rules
 from airflow_relay.simulation.scenario import ModelKind, ModelSpec, Scenario
 
 
-class ScenarioProblem(ValueError):
+class ScenarioContradictionError(ValueError):
     """Part of a scenario does not fit the rest.
 
     :ivar path: where in the file, as keys and list indexes.
@@ -25,43 +25,47 @@ class ScenarioProblem(ValueError):
 def check(scenario: Scenario) -> None:
     """Refuse what contradicts itself.
 
-    :raises ScenarioProblem: the first problem, with its place.
+    :raises ScenarioContradictionError: the first problem, with its place.
     """
     for problem in _problems(scenario):
         raise problem
 
 
-def _problems(scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _problems(scenario: Scenario) -> Iterator[ScenarioContradictionError]:
     yield from _pipeline_problems(scenario)
     for index, model in enumerate(scenario.models):
         for field, problem in _model_problems(scenario, model):
-            yield ScenarioProblem(("models", index, field), f"model {model.name!r}: {problem}")
+            yield ScenarioContradictionError(("models", index, field), f"model {model.name!r}: {problem}")
     for name, count in Counter(m.name for m in scenario.models).items():
         if count > 1:
-            yield ScenarioProblem(("models",), f"{count} models are called {name!r}: names must differ")
+            yield ScenarioContradictionError(
+                ("models",), f"{count} models are called {name!r}: names must differ"
+            )
     yield from _claim_problems(scenario)
     known = {f"{p}.{s.name}" for p, spec in scenario.pipelines.items() for s in spec.stages}
     known |= {s.name for spec in scenario.pipelines.values() for s in spec.stages}
     for index, outage in enumerate(scenario.outages):
         if outage.stage not in known:
-            yield ScenarioProblem(("outages", index, "stage"), f"there is no stage {outage.stage!r}")
+            yield ScenarioContradictionError(
+                ("outages", index, "stage"), f"there is no stage {outage.stage!r}"
+            )
 
 
-def _pipeline_problems(scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _pipeline_problems(scenario: Scenario) -> Iterator[ScenarioContradictionError]:
     declared = []
     for name, spec in scenario.pipelines.items():
         try:
             declared.append(spec.pipeline(name))
         except PipelineError as error:
-            yield ScenarioProblem(("pipelines", name, "stages"), str(error))
+            yield ScenarioContradictionError(("pipelines", name, "stages"), str(error))
         for index, stage in enumerate(spec.stages):
             if stage.calls is not None and scenario.service is None:
                 where = ("pipelines", name, "stages", index, "calls")
-                yield ScenarioProblem(where, "calls need a 'service' with its capacity")
+                yield ScenarioContradictionError(where, "calls need a 'service' with its capacity")
     try:
         check_shared_keys(declared)
     except PipelineError as error:
-        yield ScenarioProblem(("pipelines",), str(error))
+        yield ScenarioContradictionError(("pipelines",), str(error))
 
 
 def _model_problems(scenario: Scenario, model: ModelSpec) -> Iterator[tuple[str, str]]:
@@ -99,10 +103,10 @@ def _schedule_problems(scenario: Scenario, model: ModelSpec) -> Iterator[tuple[s
         yield "schedules", f"the entry stage {entry!r} has no fire times"
 
 
-def _claim_problems(scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _claim_problems(scenario: Scenario) -> Iterator[ScenarioContradictionError]:
     names = {m.name for m in scenario.models}
     for index, claim in enumerate(scenario.claims):
         for field in ("model", "literal"):
             name = getattr(claim, field)
             if name is not None and name not in names:
-                yield ScenarioProblem(("claims", index, field), f"there is no model {name!r}")
+                yield ScenarioContradictionError(("claims", index, field), f"there is no model {name!r}")

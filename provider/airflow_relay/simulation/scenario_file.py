@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from airflow_relay.simulation.scenario import Scenario
-from airflow_relay.simulation.scenario_checks import ScenarioProblem
+from airflow_relay.simulation.scenario_checks import ScenarioContradictionError
 
 _UNSAID: Final = "Value error, "
 Path_ = Sequence[str | int]
@@ -38,7 +38,9 @@ def load(name: str) -> Scenario:
         return parse(source.read_text(encoding="utf-8"), f"{name}.yaml")
     path = Path(name)
     if not path.is_file():
-        raise ScenarioFileError(f"{name}: no such file. Scenarios that come with Relay: {', '.join(shipped())}.")
+        raise ScenarioFileError(
+            f"{name}: no such file. Scenarios that come with Relay: {', '.join(shipped())}."
+        )
     return parse(path.read_text(encoding="utf-8"), name)
 
 
@@ -75,7 +77,7 @@ def _base(name: str, file: str) -> dict[str, Any]:
 
 def _problem(file: str, root: yaml.Node | None, error: dict[str, Any]) -> str:
     cause = error.get("ctx", {}).get("error")
-    where = cause.path if isinstance(cause, ScenarioProblem) else error["loc"]
+    where = cause.path if isinstance(cause, ScenarioContradictionError) else error["loc"]
     what = error["msg"].removeprefix(_UNSAID)
     line, path = _place(root, where)
     if error["type"] == "extra_forbidden":

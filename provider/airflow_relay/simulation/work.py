@@ -86,12 +86,12 @@ class StageWork:
         self._failure_rate = spec.failure_rate.constant if fails else 0.0
         classes = spec.failure_classes
         self._classes = list(classes)
-        self._which = Quantity(choice=dict(enumerate(classes.values()))).quantile()
+        self._which = Quantity(choice={float(n): w for n, w in enumerate(classes.values())}).quantile()
         calls = spec.calls
         self.rounds = (calls.rounds if calls else Quantity(value=0)).quantile()
         self.call_seconds = (calls.seconds if calls else Quantity(value=0)).quantile()
         self._outcomes = list(spec.outcomes)
-        shares = dict(enumerate(q.constant for q in spec.outcomes.values()))
+        shares = {float(n): q.constant for n, q in enumerate(spec.outcomes.values())}
         self._outcome = Quantity(choice=shares).quantile() if shares else None
         self._outages = [
             _Down(
@@ -139,7 +139,10 @@ class StageWork:
         again = self.poisoned.get(item) if self.poisoned else None
         if again is not None:
             return again
-        if not self._failure_rate or self.chance.at(Draw.FAILS, item, self.index, number) > self._failure_rate:
+        if (
+            not self._failure_rate
+            or self.chance.at(Draw.FAILS, item, self.index, number) > self._failure_rate
+        ):
             return None
         error = self._classes[int(self._which(self.chance.at(Draw.CLASS, item, self.index, number)))]
         if error in NOT_RETRYABLE:
@@ -173,4 +176,4 @@ def bodies(scenario: Scenario, model: ModelSpec, chance: Chance) -> dict[StageKe
 def next_stage(spec: StageSpec, outcome: str | None) -> str:
     """Where a stage leads in a model that does without core."""
     routes: Mapping[str, str] = spec.to if isinstance(spec.to, dict) else {DEFAULT_OUTCOME: spec.to}
-    return routes[outcome if outcome in routes else DEFAULT_OUTCOME]
+    return routes[outcome if outcome is not None and outcome in routes else DEFAULT_OUTCOME]

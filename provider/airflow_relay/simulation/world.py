@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from airflow_relay.core import breaker as breaker_rules
 from airflow_relay.core import dispatch as dispatch_rules
 from airflow_relay.core import lifecycle
-from airflow_relay.core.breaker import Breaker, BreakerSettings, Step
+from airflow_relay.core.breaker import Breaker, BreakerGate, BreakerSettings, Step
 from airflow_relay.core.capacity import free_units
 from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import RETRYABLE, SYSTEMIC, ErrorClass
@@ -46,7 +46,7 @@ class KnownPipeline(Pipeline):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = [s.name for s in self.stages]
-        answers = {
+        answers: dict[str, dict[str, Any]] = {
             "rank": {n: self.rank(n) for n in names},
             "keys": {n: self.keys(n) for n in names},
             "dag_id": {n: self.dag_id(n) for n in names},
@@ -57,7 +57,7 @@ class KnownPipeline(Pipeline):
 
 
 def changed(value: _Value, **fields: Any) -> _Value:
-    """As ``dataclasses.replace``, and so as ``core.item.apply``, at a tenth of the cost: no ``__init__`` runs.
+    """As ``dataclasses.replace``, and so as ``core.item.apply``, ten times as fast.
 
     For frozen dataclasses without ``__post_init__`` and slots.
     """
@@ -135,25 +135,32 @@ class World:
         """A finished item leaves the simulation, so that its memory does not grow."""
         del self.items[item_id]
 
-    def in_progress(self) -> int:
-        return len(self.queue) + len(self.runs)
+    def in_progress(self, pipeline: str) -> Counter[str]:
+        """Stage → items of the pipeline that are ready or in flight."""
+        counts = Counter({stage: n for (name, stage), n in self.queue.counts() if name == pipeline})
+        counts.update(run.stage for run in self.runs.values() if run.pipeline == pipeline)
+        return counts
 
     # --- dispatch ---------------------------------------------------------------------------------------
 
     def snapshot(self, now: datetime, groups: list[Group]) -> Snapshot:
-        """What the dispatcher looks at, its candidates not loaded."""
+        """What the dispatcher looks at, no candidates loaded; breakers and windows of these groups alone."""
         aged = any(dispatch_rules.age(g.oldest, now) > 0 for g in groups)
         return Snapshot(
             groups=groups,
             usage=self.usage,
             limits=self.limits,
             conditions=self.conditions,
-            breakers={where: breaker_rules.gate(b, now) for where, b in self.breakers.items()},
+            breakers=self._gates(groups, now) if self.breakers else {},
             active_classes=self.active_classes,
             closed_until=self._closed(groups, now) if self._windows else {},
             # Who holds what matters to reservations alone, and only what has aged reserves.
-            running=[r for run in self.runs.values() for r in (self.items[run.item_id].keys,)] if aged else (),
+            running=[self.items[run.item_id].keys for run in self.runs.values()] if aged else (),
         )
+
+    def _gates(self, groups: Iterable[Group], now: datetime) -> dict[StageKey, BreakerGate]:
+        stages = {(g.pipeline, g.stage) for g in groups}
+        return {s: breaker_rules.gate(self.breakers[s], now) for s in stages if s in self.breakers}
 
     def _closed(self, groups: Iterable[Group], now: datetime) -> dict[StageKey, datetime | None]:
         found: dict[StageKey, datetime | None] = {}
@@ -292,6 +299,20 @@ class World:
                 if free_units(key, snapshot) == 0:
                     counts[key] += group.count
         return counts
+
+    def snapshot_of(self, items: Iterable[Item], now: datetime) -> Snapshot:
+        """What the sweep asks its obstacles of: the same, with the gates of these items' stages."""
+        snapshot = self.snapshot(now, self.queue.groups())
+        stages = {(i.pipeline, i.stage) for i in items}
+        known = {s: breaker_rules.gate(self.breakers[s], now) for s in stages if s in self.breakers}
+        closed = {
+            s: closed_until(window, zone, now) for s, (window, zone) in self._windows.items() if s in stages
+        }
+        return changed(
+            snapshot,
+            breakers={**snapshot.breakers, **known},
+            closed_until={**snapshot.closed_until, **closed},
+        )
 
     def in_flight(self) -> list[Item]:
         """Items with an open run."""
