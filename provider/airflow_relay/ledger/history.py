@@ -45,7 +45,7 @@ class Registrations:
 
 
 def ended_runs(tx: Tx, *, since: datetime) -> Iterator[EndedRun]:
-    """Runs closed since then that had started, oldest first; superseded and withdrawn ones are no evidence."""
+    """Runs closed since then that had started, oldest first."""
     tokens = (
         select(
             jobs.c.run,

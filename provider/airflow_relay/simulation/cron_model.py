@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from airflow_relay.core.errors.taxonomy import ErrorClass
 from airflow_relay.simulation.arrivals import Source
 from airflow_relay.simulation.chance import Chance
 from airflow_relay.simulation.clock import Clock, cron_times
@@ -96,6 +97,7 @@ class CronModel:
     def _end(self, item: int, work: StageWork, attempt: Attempt, begin: float, slot: float) -> None:
         now, good = self.clock.seconds, attempt.error is None
         self.recorder.ran(item, work.name, begin, now, good=good, tokens=work.tokens)
+        self.recorder.timeouts += attempt.error is ErrorClass.TIMEOUT
         if not good:
             self._stuck[item] = time = self._stuck.get(item, 0) + 1
             self.clock.at(self.person.acts_at(item, time, now), self._person, item, work, slot)
@@ -117,7 +119,7 @@ class CronModel:
         return target if spec.max_visits is None or used < spec.max_visits else spec.after_max_visits
 
     def _slot_after(self, stage: str, slot: float) -> float:
-        """The stage's first fire time behind the slot of the stage before: the one that the item was meant for."""
+        """The stage's first fire time behind the slot of the stage before: the one meant for the item."""
         return next((at for at in self.slots[stage] if at > slot), float("inf"))
 
     def _person(self, item: int, work: StageWork, slot: float) -> None:

@@ -1,8 +1,8 @@
 """Fit a scenario to recorded history: stage times, failure rates, outcomes and arrivals as they were.
 
-The observations themselves are the distribution (no shape is assumed): a simulated run draws from the recorded
-times. So the twin says what would have happened with other limits to work like that of the recorded days, and
-nothing about work that was never seen.
+The observations themselves are the distribution (no shape is assumed): a simulated run draws from the
+recorded times. So the twin says what would have happened with other limits to work like that of the recorded
+days, and nothing about work that was never seen.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Person:
         self._chance = chance
 
     def acts_at(self, item: int, time: int, stuck: float) -> float:
-        """When the person acts (seconds) on an item that is stuck for the ``time``-th time since ``stuck``."""
+        """When the person acts on an item stuck for the ``time``-th time since ``stuck`` (seconds)."""
         hours = self._notice(self._chance.at(Draw.NOTICE, item, time))
         return self._add_waking(stuck / _HOUR, hours) * _HOUR
 

@@ -1,4 +1,4 @@
-"""The ready items of a simulated ledger, kept by group, so that a decision costs the same however many wait."""
+"""The ready items of a simulated ledger by group, so that a decision costs the same however many wait."""
 
 from __future__ import annotations
 

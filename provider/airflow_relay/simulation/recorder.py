@@ -93,7 +93,7 @@ class Recorder:
     :param lanes_from: day from which the swim lanes are kept, with ``lanes_days`` days' items.
     """
 
-    def __init__(self, days: int, *, lanes_from: int = 1, lanes_days: int = 1) -> None:
+    def __init__(self, days: int, *, lanes_from: int = 1, lanes_days: int = 2) -> None:
         self.days = days
         self._curve_hours = min(days, 14) * 24
         self._lanes = (lanes_from * DAY, (lanes_from + lanes_days) * DAY)

@@ -238,7 +238,7 @@ class ModelSpec(Section):
     title: str
     note: str = ""
     schedules: dict[str, tuple[Cron, ...]] = Field(default_factory=dict)
-    """``cron``: stage → its fire times, the entry included; one without them follows its predecessor at once."""
+    """``cron``: stage → its fire times; one without them follows its predecessor at once."""
     items_per_run: Constant | None = None
     """``cron``: how many waiting items one firing takes; left out: all."""
     limits: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
@@ -260,8 +260,8 @@ class ModelSpec(Section):
     failures: bool = True
     """False: no run fails by itself; outages, crashes and timeouts stay."""
     changes: dict[str, float] = Field(default_factory=dict)
-    """``blind_timers``: what a five-minute fix changes: ``timeout_minutes`` and ``rounds`` of the phases with a
-    timeout, ``offset_minutes`` between the timers that have such a phase."""
+    """``blind_timers``: what a five-minute fix changes: ``timeout_minutes`` and ``rounds`` of the phases with
+    a timeout, ``offset_minutes`` between the timers that have such a phase."""
 
 
 class Claim(Section):

@@ -19,7 +19,7 @@ Path_ = Sequence[str | int]
 
 
 class ScenarioFileError(Exception):
-    """A scenario file that cannot be used. Each line of the text is one problem: ``file:line: field: problem``."""
+    """A scenario file cannot be used. Each line of the text is one problem: ``file:line: field: problem``."""
 
 
 def shipped() -> list[str]:

@@ -1,4 +1,4 @@
-"""Compare today with a change: other limits, another schedule, an outage. And say which limit holds work up."""
+"""Compare today with other limits, another schedule or an outage, and say which limit holds work up."""
 
 from __future__ import annotations
 
