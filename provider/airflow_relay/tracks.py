@@ -246,7 +246,8 @@ class Termination:
     def forget(self) -> None:
         """Give SIGTERM back to whoever handled it before."""
         if self._pid is not None:
-            signal.signal(signal.SIGTERM, self._previous)
+            # None: a handler that is not Python's own, which cannot be put back.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
             self._pid = None
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:

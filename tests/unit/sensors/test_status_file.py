@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,15 @@ def test_barrier_opens_at_the_first_poll_at_which_the_file_has_all_ends(airflow,
     assert pushed["tapped_out"] == {"track_b": "source offline"}
     assert pushed["tracks"]["track_a"]["result"] == {"pages": 3}
     assert pushed["tracks"]["track_a"]["completed_at"] == (DISPATCH + timedelta(seconds=60)).isoformat()
+
+
+@pytest.mark.parametrize("kind", [str, Path], ids=["text", "path"])
+def test_local_path_needs_no_scheme(airflow, status, tmp_path, kind):
+    status.write(track_a="complete", track_b="complete")
+    sensor = status.barrier(status_path=kind(status.path), poll_log_path=kind(tmp_path / "log.jsonl"))
+    airflow.at(hours=3)
+    assert airflow.poke(sensor)["outcome"] == "proceed"
+    assert json.loads((tmp_path / "log.jsonl").read_text())["done"] is True
 
 
 def test_clock_starts_at_the_files_dispatch(airflow, status):

@@ -132,6 +132,17 @@ def test_retry_policy_of_the_task_is_asked(airflow, policy, phase):
     assert end_of(airflow)[0] is phase
 
 
+def test_airflow_still_tells_a_task_whether_it_is_retried():
+    """``compat.will_be_retried`` reads what only Airflow's own task runner knows."""
+    from airflow.sdk.api.datamodels._generated import TIRunContext
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    assert {"should_retry", "max_tries"} <= set(TIRunContext.model_fields)
+    assert "_ti_context_from_server" in RuntimeTaskInstance.__private_attributes__ | dict.fromkeys(
+        RuntimeTaskInstance.model_fields
+    )
+
+
 def test_deferral_and_reschedule_are_no_ends(airflow, context):
     for goes_on in (
         TaskDeferred(trigger=None, method_name="resume"),
