@@ -43,6 +43,7 @@ class _Journey:
     registered: float
     worked: float = 0.0
     missed: bool = False
+    idle: bool = False
     lane: Lane | None = None
 
 
@@ -125,9 +126,15 @@ class Recorder:
         self.bad_days: frozenset[int] = frozenset()
         """Days on which some stage is down; set by whoever knows the scenario."""
 
-    def register(self, item: int, key: str, at: float) -> None:
+    def register(self, item: int, key: str, at: float, *, idle: bool = False) -> None:
+        """An item has come.
+
+        :param idle: background work (P3): it is counted by itself and in no figure about items.
+        """
+        journey = self.journeys[item] = _Journey(at, idle=idle)
+        if idle:
+            return
         self.registered += 1
-        journey = self.journeys[item] = _Journey(at)
         self.wip.change(1, at)
         begin, end = self._lanes
         if begin <= at < end and len(self.lanes) < LANES_MOST:
@@ -169,6 +176,9 @@ class Recorder:
         :param how: ``"done"``, or another word for the lane.
         """
         journey = self.journeys.pop(item)
+        if journey.idle:
+            self.extra["idle_done"] += 1
+            return
         self.wip.change(-1, at)
         self.missed += journey.missed
         if journey.lane is not None:

@@ -106,7 +106,8 @@ class RelayModel:
         for appeared in source.found(at):
             self._number += 1
             world.register(pipeline, number=self._number, priority=source.priority(self._number), now=now)
-            self.recorder.register(self._number, f"{name}/{self._number}", at)
+            idle = pipeline.klass is PriorityClass.P3
+            self.recorder.register(self._number, f"{name}/{self._number}", at, idle=idle)
             self.recorder.waited("intake", at - appeared)
         self._dispatch()
 

@@ -13,6 +13,8 @@ from airflow_relay.simulation.report.svg import Axis
 WIDTH: Final = 960.0
 LEFT: Final = 118.0
 RIGHT: Final = 14.0
+LANES: Final = 18
+"""Lanes that are drawn of a model."""
 _LANE: Final = 22.0
 
 
@@ -21,7 +23,7 @@ def lanes(outcome: Outcome, colours: Mapping[str, str], *, begin: float, end: fl
 
     :param begin: left edge, seconds from the start of the simulation; ``end`` likewise.
     """
-    shown = outcome.example.lanes[:24]
+    shown = outcome.example.lanes[:LANES]
     height = 34 + _LANE * max(1, len(shown))
     x = Axis(begin, end, LEFT, WIDTH - RIGHT)
     parts = _hours(x, begin, end, height)

@@ -154,7 +154,7 @@ def _key(entries: Iterable[tuple[str, str]]) -> str:
 
 def _lanes(before: Outcome, after: Outcome) -> str:
     shown = [before] if before is after else [before, after]
-    lanes = [lane for o in shown for lane in o.example.lanes]
+    lanes = [lane for o in shown for lane in o.example.lanes[: charts.LANES]]
     if not lanes:
         return ""
     colours = _colours(*shown)
@@ -165,8 +165,8 @@ def _lanes(before: Outcome, after: Outcome) -> str:
     drawn = "".join(
         f"<h3>{escape(o.model.title)}</h3>{charts.lanes(o, colours, begin=begin, end=end)}" for o in shown
     )
-    lead = "The same items of two days, each on its lane from the moment it came to the moment it was done."
-    return _section("Two days", lead, f"<div>{key}</div>{drawn}")
+    lead = "The first items of two days, each on its lane from the moment it came to the moment it was done."
+    return _section("Item by item", lead, f"<div>{key}</div>{drawn}")
 
 
 def _histograms(result: Result) -> str:
