@@ -1,14 +1,18 @@
-"""Ledgers of their own for tests that kill processes, on both databases."""
+"""What tests that kill processes share: ledgers of their own on both databases, and an Airflow to kill in."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from airflow_instance import AirflowInstance
 from airflow_relay.ledger.engine import engine_for
 from airflow_relay.ledger.migrate import upgrade
+
+DAGS_FOLDER = Path(__file__).parent / "dags_folder"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -28,3 +32,19 @@ def crash_ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     yield url
     engine_for(url).dispose()
     drop_database(server, url)
+
+
+@pytest.fixture(scope="module")
+def crashing_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowInstance]:
+    """A running Airflow with the DAGs of ``dags_folder``: PostgreSQL where there is one (CI must have one)."""
+    server = os.environ.get("RELAY_TEST_POSTGRES_URL")
+    if not server and os.environ.get("CI") == "true":
+        pytest.fail("RELAY_TEST_POSTGRES_URL is not set: CI runs Airflow on PostgreSQL", pytrace=False)
+    instance = AirflowInstance(
+        tmp_path_factory.mktemp("airflow") / "home",
+        [DAGS_FOLDER],
+        postgres_server=server,
+        config={"dag_processor": {"refresh_interval": "2"}},
+    )
+    with instance:
+        yield instance
