@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import sys
@@ -196,6 +197,8 @@ def demo(places: Places, *, keep: bool, timeout: float) -> bool:
             airflow.detach()
             write_notice(places, marker, kept=True)
             say(f"\nleft running: {airflow.address}  user admin  password {airflow.password}")
+            say(f"the published pages: {airflow.address}/published/")
+            say(f"the ledger: AIRFLOW_HOME={shlex.quote(str(places.airflow_home))} airflow relay items")
             say("make demo-stop ends it")
         else:
             say("stopping Airflow and the agent server")
