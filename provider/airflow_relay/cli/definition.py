@@ -267,6 +267,12 @@ _TOOLS = (
         ),
     ),
     ActionCommand(
+        name="simulate",
+        help="Play a scenario, or this deployment's own past, on the digital twin",
+        func=lazy_load_command("airflow_relay.cli.simulate.run"),
+        args=(_ArgumentsOf("airflow_relay.simulation.command"),),
+    ),
+    ActionCommand(
         name="agent-server",
         help="Run the embedded reference agent server",
         func=lazy_load_command("airflow_relay.cli.agent_server.run"),
