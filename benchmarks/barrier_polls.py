@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import httpx
 import psutil
 from sqlalchemy import create_engine, text
 
@@ -86,9 +87,22 @@ def turn(airflow: AirflowInstance, polls: Polls, dag_id: str, options: argparse.
     cpu, count = polls.cpu(), polls.count(run_id)
     time.sleep(options.rounds * options.interval)
     cpu, count = polls.cpu() - cpu, polls.count(run_id) - count
-    airflow.api.set_run_state(dag_id, run_id, "failed")
     print(f"{dag_id:8} {count:5} polls  {cpu:7.2f} s CPU  {1000 * cpu / count:7.2f} ms per poll", flush=True)
+    airflow.wait(
+        lambda: ended(airflow, dag_id, run_id), what=f"{run_id} to be ended", timeout=300, interval=5
+    )
     return cpu / count
+
+
+def ended(airflow: AirflowInstance, dag_id: str, run_id: str) -> bool:
+    """End the run; the API server may lose against the scheduler over a hundred rows, and is asked again."""
+    try:
+        airflow.api.set_run_state(dag_id, run_id, "failed")
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code < 500:
+            raise
+        return False
+    return True
 
 
 def main() -> None:
