@@ -64,7 +64,19 @@ def parse(text: str, file: str = "scenario") -> Scenario:
     try:
         return Scenario.model_validate(data)
     except ValidationError as error:
-        raise ScenarioFileError("\n".join(_problem(file, root, dict(e)) for e in error.errors())) from error
+        told = "\n".join(_problem(file, root, dict(e)) for e in _causes(error))
+        raise ScenarioFileError(told) from error
+
+
+def _causes(error: ValidationError) -> list[Any]:
+    """The errors without those that only follow: a list is called too short when its entries are wrong."""
+    places = [e["loc"] for e in error.errors()]
+    return [
+        e
+        for e in error.errors()
+        if e["type"] != "too_short"
+        or not any(len(p) > len(e["loc"]) and p[: len(e["loc"])] == e["loc"] for p in places)
+    ]
 
 
 def _base(name: str, file: str) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+from croniter import croniter
+
 from airflow_relay.core.states import AIRFLOW_RUNS_KEY, WaitReason
 from airflow_relay.simulation.experiment import Outcome, Progress, Result, simulate
 from airflow_relay.simulation.scenario import ModelKind, ModelSpec, Scenario
@@ -65,7 +67,10 @@ def parse_schedule(text: str) -> tuple[str, str]:
     stage, sign, cron = text.partition("=")
     if not sign or not stage or not cron.strip():
         raise ValueError(f'{text!r}: write STAGE=CRON, such as research="0 */2 * * *"')
-    return stage.strip(), cron.strip().strip("\"'")
+    cron = cron.strip().strip("\"'")
+    if not croniter.is_valid(cron):
+        raise ValueError(f"{text!r}: {cron!r} is no cron expression")
+    return stage.strip(), cron
 
 
 def parse_outage(text: str) -> tuple[str, float]:
