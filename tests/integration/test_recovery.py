@@ -41,6 +41,12 @@ def relay(airflow_instance: AirflowInstance) -> Iterator[RelayOnAirflow]:
         *("relay__dispatch", SWEEP_DAG, LETTER_DAG, "relay__watchdog", "relay__admin"),
         "relay__fallback__mend__second",
     )
+    # Airflow runs a new schedule once at once; the tests start the later sweeps themselves.
+    airflow_instance.wait(
+        lambda: any(run["state"] == "success" for run in made.api.list_runs(SWEEP_DAG)),
+        what="the first scheduled sweep",
+        timeout=180,
+    )
     made.api.set_variable("relay_rules", json.dumps({"pipelines": {"mend": SECONDS_ARE_HOURS}}))
     yield made
     made.api.delete_variable("relay_rules")
@@ -92,8 +98,8 @@ def letter_of(relay: RelayOnAirflow, key: str) -> DeadLetter:
 
 
 def dead(relay: RelayOnAirflow, name: str, stage: str = "second") -> str:
-    """An item that died of a wrong key."""
-    key = relay.start(name, **{stage: "forbid"})
+    """An item that died of what it is, and not of the service."""
+    key = relay.start(name, **{stage: "block"})
     relay.wait_for(key, ItemState.DEAD, stage=stage)
     return key
 
@@ -205,7 +211,22 @@ def ask(relay: RelayOnAirflow, key: str) -> str:
     relay.tick()
     run_id = f"relay:letter:{letter_of(relay, key).id}"
     relay.airflow.wait_for_task(LETTER_DAG, run_id, "ask", states=AWAITING)
+    scheduler_has_heard(relay, run_id)
     return run_id
+
+
+def scheduler_has_heard(relay: RelayOnAirflow, run_id: str, times: int = 1) -> None:
+    """Wait until the scheduler knows that the question's process has ended.
+
+    An answer that comes before that, faster than any person, makes Airflow retry the task: it asks once more.
+    """
+    log = relay.airflow.component("scheduler").log_file
+
+    def heard() -> bool:
+        events = [line for line in log.read_text().splitlines() if "Received executor event" in line]
+        return sum(f"run_id='{run_id}'" in line for line in events) >= times
+
+    relay.airflow.wait(heard, what=f"the scheduler to hear of {run_id}")
 
 
 def hitl_path(run_id: str) -> str:
@@ -228,7 +249,7 @@ def test_a_dead_letter_is_a_question_and_redrive_lets_the_item_end(relay):
     shown = relay.api.get(hitl_path(run_id))
     assert shown["options"] == ["Redrive", "Skip stage", "Discard"]
     assert key in shown["subject"]
-    assert "invalid API key" in shown["body"]
+    assert "blocked by the content policy" in shown["body"]
     assert "Last log lines" in shown["body"]
     relay.signal(key, "second")
     answer(relay, run_id, "Redrive")
@@ -259,6 +280,7 @@ def test_an_answer_that_cannot_be_carried_out_leaves_the_question_open(relay):
 
     relay.airflow.wait(open_again, what="the question to be open again")
     relay.airflow.wait_for_task(LETTER_DAG, run_id, "ask", states=AWAITING)
+    scheduler_has_heard(relay, run_id, times=2)
     assert relay.item(key).state is ItemState.DEAD
     answer(relay, run_id, "Skip stage", outcome="ship")
     relay.wait_for(key, ItemState.DONE)
@@ -278,14 +300,15 @@ def look_again(relay: RelayOnAirflow, run_id: str) -> None:
 def test_a_question_stays_until_its_letter_is_decided_elsewhere_and_closes_itself_then(relay):
     key = dead(relay, "elsewhere")
     run_id = ask(relay, key)
-    tries = relay.api.task_instance(LETTER_DAG, run_id, "ask")
+    asker = relay.api.task_instance(LETTER_DAG, run_id, "ask")["pid"]
     look_again(relay, run_id)
 
     def parked_anew() -> bool:
         now = relay.api.task_instance(LETTER_DAG, run_id, "ask")
-        return now["state"] == "awaiting_input" and now["start_date"] != tries["start_date"]
+        return now["state"] == "awaiting_input" and now["pid"] != asker
 
     relay.airflow.wait(parked_anew, what="the question to look and wait on")
+    scheduler_has_heard(relay, run_id, times=2)
     actions.discard(relay.ledger, key, by="ada", now=utcnow(), pipeline="mend")
     look_again(relay, run_id)
     assert "was discarded by ada" in closed(relay, run_id)

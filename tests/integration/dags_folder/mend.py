@@ -33,14 +33,17 @@ def nothing_new() -> list[Any]:
 
 @task
 def work() -> dict[str, Any]:
-    """``fail`` and ``forbid`` fail until the signal ``<key>.<stage>`` exists, ``wait`` waits for it."""
+    """``fail`` and ``block`` fail until the signal ``<key>.<stage>`` exists, ``wait`` waits for it.
+
+    ``block`` is an error of the item, not of the service: it opens no breaker.
+    """
     item = current_item()
     asked = (item.payload or {}).get(item.stage)
     signal = Path(os.environ["AIRFLOW_HOME"]) / "signals" / f"{item.slug}.{item.stage}"
     if asked == "fail" and not signal.exists():
         raise RuntimeError(f"{item.stage} fails as asked")
-    if asked == "forbid" and not signal.exists():
-        raise PermissionError("401 Unauthorized: invalid API key")
+    if asked == "block" and not signal.exists():
+        raise PermissionError("The answer was blocked by the content policy")
     while asked == "wait" and not signal.exists():
         time.sleep(0.1)
     return {"stage": item.stage, "outcome": "ship"}
