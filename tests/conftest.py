@@ -30,16 +30,27 @@ def _isolate_airflow() -> None:
 _isolate_airflow()
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> str:
-    """SQLAlchemy URL of the PostgreSQL server for tests; without one: failure in CI, skip elsewhere."""
-    url = os.environ.get("RELAY_TEST_POSTGRES_URL")
+def _server_url(variable: str, example: str) -> str:
+    """The address of a server that tests need; without one: failure in CI, skip elsewhere."""
+    url = os.environ.get(variable)
     if url:
         return url
-    reason = "RELAY_TEST_POSTGRES_URL is not set (postgresql+psycopg2://user:password@host/database)"
+    reason = f"{variable} is not set ({example})"
     if os.environ.get("CI") == "true":
-        pytest.fail(f"{reason}: CI tests both databases", pytrace=False)
+        pytest.fail(f"{reason}: CI leaves no such test out", pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> str:
+    """SQLAlchemy URL of the PostgreSQL server for tests."""
+    return _server_url("RELAY_TEST_POSTGRES_URL", "postgresql+psycopg2://user:password@host/database")
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> str:
+    """URL of the Redis database for tests, the broker of Celery."""
+    return _server_url("RELAY_TEST_REDIS_URL", "redis://host:6379/15")
 
 
 @pytest.fixture(scope="session")
