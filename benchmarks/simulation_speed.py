@@ -59,9 +59,8 @@ def memory_growth(scenario: Scenario, items: int) -> None:
         twin.run()
         now, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        print(
-            f"  {twin.recorder.registered} items: {now / 2**20:.1f} MiB at the end, peak {peak / 2**20:.1f} MiB"
-        )
+        held, most = now / 2**20, peak / 2**20
+        print(f"  {twin.recorder.registered} items: {held:.1f} MiB at the end, peak {most:.1f} MiB")
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def test_without_the_rule_on_errors_that_stay_each_poisoned_item_is_tried_for_ev
 
 
 def test_the_doom_spiral_of_an_outage(monkeypatch):
-    """A stage is down for a week. With the rules attempts and tokens burnt are bounded, without they explode."""
+    """A stage is down for a week. Attempts and tokens burnt are bounded by the rules, and explode without."""
     scenario = chain(outages=[WEEK], people=NOBODY, arrivals={"per_intake": 5})
     rules = run(scenario, days=7)
     monkeypatch.setattr(breaker, "record", lambda b, **_: Step(breaker=b))

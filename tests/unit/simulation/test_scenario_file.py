@@ -102,7 +102,7 @@ def test_a_list_is_no_scenario():
 
 
 def test_an_unknown_name_lists_what_there_is():
-    with pytest.raises(ScenarioFileError, match="no such file.*bad_day, content"):
+    with pytest.raises(ScenarioFileError, match=r"no such file.*bad_day, content"):
         load("contnt")
 
 

@@ -40,7 +40,7 @@ padding:20px 24px;margin-top:20px}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:8px 20px}
 svg{width:100%;height:auto;display:block;overflow:visible}
 svg text{font-size:11px;fill:var(--ink)} svg .tick,svg .muted{fill:var(--soft)} svg .name{font-size:12px}
-svg .grid{stroke:var(--line)} svg .axis{stroke:var(--soft)} 
+svg .grid{stroke:var(--line)} svg .axis{stroke:var(--soft)}
 svg .midnight{stroke:var(--soft);stroke-dasharray:3 3}
 svg line.mark{stroke:var(--ink);stroke-dasharray:4 3} svg text.mark{font-weight:600}
 svg .path{stroke-linejoin:round}
