@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from airflow_relay.core.breaker import BreakerState
-from airflow_relay.core.item import Run
+from airflow_relay.core.dispatch import dispatch
+from airflow_relay.core.item import Item, Run
 from airflow_relay.core.limits import Hold
 from airflow_relay.core.pipeline import Pipeline, Stage
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState, PriorityClass, RunResult
 from airflow_relay.hooks import conditions as ring
-from airflow_relay.ledger import alerts, breakers, closing, governing, items, registering, runs, schema
+from airflow_relay.ledger import (
+    alerts,
+    breakers,
+    closing,
+    dispatching,
+    governing,
+    items,
+    registering,
+    runs,
+    schema,
+)
 from airflow_relay.ledger.store import Ledger
 from support.pipelines import START, Driver, line
 
@@ -479,3 +492,52 @@ def test_two_pipelines_keep_the_limit_of_a_key_that_they_share(ledger: Ledger) -
 def test_conditions_without_anything_set_grant_at_once(drive: Driver) -> None:
     drive.conditions = Conditions()
     assert len(drive.intake(*[f"i{n}" for n in range(60)])) == 60
+
+
+# What is loaded for a decision
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_loading_few_items_gives_the_grants_that_loading_all_would_give(ledger: Ledger, seed: int) -> None:
+    rng = random.Random(seed)
+    now = populate(ledger, rng)
+    limits = {"desk": rng.randrange(3), "airflow.runs": rng.choice([1, 2, 5, 60])}
+    conditions = Conditions(limits=limits, paused_dags=frozenset(rng.sample(["p0__first", "p1__third"], 1)))
+    with ledger.read() as tx:
+        everything = dispatching.load_snapshot(tx, conditions, now)
+        by_count = {(g.pipeline, g.stage, g.klass, g.rank, g.keys): g.count for g in everything.groups}
+        expected = [g.item_id for g in dispatch(everything, now).grants]
+        counted = Counter(
+            (i.pipeline, i.stage, i.klass, i.rank, i.keys) for i in items.listing(tx) if due(i, now)
+        )
+    assert by_count == counted
+    assert [run.item_id for run in ledger.dispatch(conditions, now)] == expected
+
+
+def due(item: Item, now: datetime) -> bool:
+    return item.state is ItemState.READY and (item.not_before is None or item.not_before <= now)
+
+
+def populate(ledger: Ledger, rng: random.Random) -> datetime:
+    """60 ready items all over three pipelines, some old, some preferred, some of an earlier declaration."""
+    now = START + timedelta(hours=12)
+    for number in range(3):
+        drive = Driver(ledger, line(f"p{number}", **{rng.choice(["first", "second"]): 2}))
+        drive.conditions = Conditions(holds={f"p{number}": "not yet"})
+        drive.intake(*[f"{number}-{n}" for n in range(20)])
+    with ledger.write() as tx:
+        for item in items.listing(tx):
+            stage = rng.choice(["first", "second", "third"])
+            pipeline = line(item.pipeline)
+            values = {
+                "stage": stage,
+                "rank": pipeline.rank(stage) + rng.choice([0, 0, 0, 1]),
+                "dag_id": pipeline.dag_id(stage),
+                "keys": [*pipeline.keys(stage), *rng.choice([[], ["desk"]])],
+                "priority": rng.randrange(2),
+                "klass": rng.choice([PriorityClass.P2, PriorityClass.P2, PriorityClass.P3]),
+                "ready_since": now - timedelta(minutes=rng.randrange(600)),
+                "not_before": rng.choice([None, None, now + timedelta(hours=1), now]),
+            }
+            tx.conn.execute(update(schema.items).where(schema.items.c.id == item.id).values(**values))
+    return now

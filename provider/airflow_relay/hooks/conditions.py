@@ -19,7 +19,7 @@ from airflow_relay.core.limits import (
     parse_limits,
 )
 from airflow_relay.core.snapshot import Conditions
-from airflow_relay.ledger import dispatching, governing
+from airflow_relay.ledger import governing, ready
 from airflow_relay.ledger.store import Ledger
 
 log: Final = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def read_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = (
     for problem in (*problems, *more):
         log.warning("%s", problem)
     with ledger.read() as tx:
-        dags = dispatching.ready_dags(tx) | set(targets)
+        dags = ready.dags(tx) | set(targets)
         states = governing.adaptive_states(tx) if limits.adaptive else {}
         used = governing.tokens_today(tx, limits.budgets, now) if limits.budgets else {}
         set_by_hand = governing.holds(tx, now)

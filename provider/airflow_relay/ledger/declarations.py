@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import insert, select, update
 
@@ -48,6 +49,24 @@ def load(tx: Tx, name: str) -> Pipeline:
 
 
 def load_all(tx: Tx) -> dict[str, Pipeline]:
-    """Every declared pipeline by name."""
-    rows = tx.conn.execute(select(pipelines.c.definition).order_by(pipelines.c.name))
-    return {p.name: p for p in (Pipeline.from_json(r.definition) for r in rows)}
+    """Every declared pipeline by name.
+
+    Each dispatch asks for them, so a process reads and checks a declaration only once.
+    """
+    digests = {
+        row.name: row.digest
+        for row in tx.conn.execute(select(pipelines.c.name, pipelines.c.digest).order_by(pipelines.c.name))
+    }
+    unknown = [name for name, digest in digests.items() if digest not in _read]
+    if unknown:
+        query = select(pipelines).where(pipelines.c.name.in_(unknown))
+        for row in tx.conn.execute(query).all():
+            digests[row.name] = row.digest
+            _read[row.digest] = Pipeline.from_json(row.definition)
+    for stale in _read.keys() - digests.values():
+        _read.pop(stale, None)
+    return {name: _read[digest] for name, digest in digests.items()}
+
+
+_read: Final[dict[str, Pipeline]] = {}
+"""Digest → declaration, of the ledger that this process has read last."""

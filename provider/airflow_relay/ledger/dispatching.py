@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import Final
+from dataclasses import replace
+from datetime import datetime
 
-from sqlalchemy import BigInteger, func, literal, or_, select, type_coerce
+from sqlalchemy import select
 
 from airflow_relay.core import dispatch as rules
+from airflow_relay.core.capacity import free_units
 from airflow_relay.core.item import Run
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.snapshot import Candidate, Conditions, Group, Plan, Snapshot
 from airflow_relay.core.states import (
     AIRFLOW_RUNS_KEY,
     DEFAULT_AIRFLOW_RUNS,
-    ItemState,
-    PriorityClass,
-    RunState,
 )
 from airflow_relay.core.windows import closed_until
-from airflow_relay.ledger import breakers, declarations, governing, items, runs
+from airflow_relay.ledger import breakers, declarations, governing, items, ready, runs
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, meta
-from airflow_relay.ledger.schema import items as item_table
-from airflow_relay.ledger.schema import runs as run_table
-from airflow_relay.ledger.types import to_micros
-
-_BAND: Final = timedelta(hours=2) // timedelta(microseconds=1)
 
 
 def lock(tx: Tx) -> None:
@@ -40,11 +33,8 @@ def lock(tx: Tx) -> None:
 def run_dispatch(tx: Tx, conditions: Conditions, now: datetime) -> list[Run]:
     """Decide and grant. The caller holds the lock and has freed and changed what it came for."""
     governing.tell_over_budget(tx, conditions.over_budget, now)
-    snapshot = load_snapshot(tx, conditions, now)
-    if not snapshot.candidates:
-        return []
-    plan = rules.dispatch(snapshot, now)
-    return _perform(tx, plan, now)
+    plan = _decide(tx, _bare_snapshot(tx, conditions, now, exact=False), now)
+    return [] if plan is None else _perform(tx, plan, now)
 
 
 def _perform(tx: Tx, plan: Plan, now: datetime) -> list[Run]:
@@ -58,24 +48,79 @@ def _perform(tx: Tx, plan: Plan, now: datetime) -> list[Run]:
     return granted
 
 
+def _decide(tx: Tx, bare: Snapshot, now: datetime) -> Plan | None:
+    """The plan that all candidates would give, from as few of them as settle it; ``None`` without any.
+
+    The rules stop when the runs are used up. So groups of which no item can come before the last grant are
+    not even asked for: a busy system, in which each hand-off frees one run, loads one item, not one of each
+    stage.
+    """
+    free = _free_runs(bare)
+    levels = _levels(bare, now)
+    loaded: list[Candidate] = []
+    plan = None
+    for place, (_, members) in enumerate(levels, start=1):
+        loaded += [c for group, count in members for c in ready.candidates(tx, group, count, now)]
+        following = levels[place][0] if place < len(levels) else None
+        if following is not None and len(loaded) < free:
+            continue
+        plan = rules.dispatch(bare.with_candidates(loaded), now)
+        if following is None or (len(plan.grants) == free and _last(plan, loaded, now) < following):
+            break
+    return plan
+
+
+Start = tuple[int, int]
+"""The start of an order key: class and effective rank."""
+
+
+def _levels(bare: Snapshot, now: datetime) -> list[tuple[Start, list[tuple[Group, int]]]]:
+    """Groups and how many of their items count, by the smallest start that an item of theirs can have."""
+    found: dict[Start, list[tuple[Group, int]]] = {}
+    for group in bare.groups:
+        count = rules.wanted(group, bare, now)
+        if count:
+            start = (rules.CLASS_ORDER[group.klass], -(group.rank + rules.age(group.oldest, now)))
+            found.setdefault(start, []).append((group, count))
+    return sorted(found.items(), key=lambda level: level[0])
+
+
+def _last(plan: Plan, loaded: Sequence[Candidate], now: datetime) -> Start:
+    """The start of the last grant's order key: no grant comes behind it."""
+    granted = plan.grants[-1].item_id
+    return rules.order_key(next(c for c in loaded if c.item_id == granted), now)[:2]
+
+
 def load_snapshot(tx: Tx, conditions: Conditions, now: datetime) -> Snapshot:
     """What the rules look at: all ready items by group, and of each group as many as could be granted."""
+    bare = _bare_snapshot(tx, conditions, now)
+    found = [c for g in bare.groups for c in ready.candidates(tx, g, rules.wanted(g, bare, now), now)]
+    return bare.with_candidates(found)
+
+
+def _bare_snapshot(tx: Tx, conditions: Conditions, now: datetime, *, exact: bool = True) -> Snapshot:
+    """All of it but the candidates.
+
+    :param exact: false counts the items of a group no further than one more than there are free runs.
+    """
     conditions = governing.with_adaptive_limits(tx, conditions)
-    groups = _groups(tx, now)
-    declared = declarations.load_all(tx) if groups else {}
+    declared = declarations.load_all(tx)
     held = runs.held_keys(tx)
-    bare = Snapshot(
-        groups=groups,
-        usage=Counter(key for keys in held for key in keys),
-        running=held,
+    snapshot = Snapshot(
+        usage=Counter(key for keys, _ in held for key in keys),
+        running=[keys for keys, _ in held],
         limits=effective_limits(declared, conditions),
         conditions=conditions,
         breakers=breakers.gates(tx, now),
-        active_classes=_active_classes(tx),
-        closed_until=_closed_stages(groups, declared, now),
+        active_classes=Counter(klass for _, klass in held),
     )
-    candidates = [c for g in groups for c in _candidates(tx, g, rules.wanted(g, bare, now), now)]
-    return bare.with_candidates(candidates)
+    most = None if exact else _free_runs(snapshot) + 1
+    groups = ready.groups(tx, now, most=most)
+    return replace(snapshot, groups=groups, closed_until=_closed_stages(groups, declared, now))
+
+
+def _free_runs(snapshot: Snapshot) -> int:
+    return free_units(AIRFLOW_RUNS_KEY, snapshot) or 0
 
 
 def effective_limits(declared: dict[str, Pipeline], conditions: Conditions) -> dict[str, int]:
@@ -85,78 +130,6 @@ def effective_limits(declared: dict[str, Pipeline], conditions: Conditions) -> d
         for key, limit in pipeline.declared_limits().items():
             limits[key] = min(limit, limits.get(key, limit))  # a shared key keeps the lowest that is declared
     return {**limits, **conditions.limits}
-
-
-def _groups(tx: Tx, now: datetime) -> list[Group]:
-    t = item_table.c
-    columns = (t.pipeline, t.stage, t.dag_id, t.klass, t.rank, t["keys"])
-    query = (
-        select(*columns, func.count().label("number"), func.min(t.ready_since).label("oldest"))
-        .where(t.state == ItemState.READY, or_(t.not_before.is_(None), t.not_before <= now))
-        .group_by(*columns)
-        .order_by(t.pipeline, t.stage)
-    )
-    return [
-        Group(
-            pipeline=r.pipeline,
-            stage=r.stage,
-            dag_id=r.dag_id,
-            klass=r.klass,
-            rank=r.rank,
-            keys=tuple(r._mapping["keys"]),  # noqa: SLF001 - SQLAlchemy's public accessor; r.keys is its method
-            count=r.number,
-            oldest=r.oldest,
-        )
-        for r in tx.conn.execute(query)
-    ]
-
-
-def _candidates(tx: Tx, group: Group, wanted: int, now: datetime) -> Sequence[Candidate]:
-    """The first ``wanted`` of a group in the order of the rules: aged band, own priority, age."""
-    if wanted <= 0:
-        return ()
-    t = item_table.c
-    waited = literal(to_micros(now), BigInteger) - type_coerce(t.ready_since, BigInteger)
-    band = waited // literal(_BAND, BigInteger)
-    query = (
-        select(t.id, t.priority, t.ready_since, t.not_before)
-        .where(
-            t.state == ItemState.READY,
-            t.pipeline == group.pipeline,
-            t.stage == group.stage,
-            t.dag_id == group.dag_id,
-            t.klass == group.klass,
-            t.rank == group.rank,
-            t["keys"] == list(group.keys),
-            or_(t.not_before.is_(None), t.not_before <= now),
-        )
-        .order_by(band.desc(), t.priority.desc(), t.ready_since, t.id)
-        .limit(wanted)
-    )
-    return [
-        Candidate(
-            item_id=r.id,
-            pipeline=group.pipeline,
-            stage=group.stage,
-            dag_id=group.dag_id,
-            klass=group.klass,
-            rank=group.rank,
-            priority=r.priority,
-            keys=group.keys,
-            ready_since=r.ready_since,
-            not_before=r.not_before,
-        )
-        for r in tx.conn.execute(query)
-    ]
-
-
-def _active_classes(tx: Tx) -> dict[PriorityClass, int]:
-    query = (
-        select(run_table.c.klass, func.count())
-        .where(run_table.c.state == RunState.OPEN)
-        .group_by(run_table.c.klass)
-    )
-    return {klass: count for klass, count in tx.conn.execute(query)}  # noqa: C416 - rows are Row objects
 
 
 def _closed_stages(
@@ -171,9 +144,3 @@ def _closed_stages(
         if until is not None:
             closed[(group.pipeline, group.stage)] = until
     return closed
-
-
-def ready_dags(tx: Tx) -> set[str]:
-    """DAGs that have ready items: those whose pause state matters to the next decision."""
-    query = select(item_table.c.dag_id).where(item_table.c.state == ItemState.READY).distinct()
-    return set(tx.conn.execute(query).scalars())

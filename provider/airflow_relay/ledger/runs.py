@@ -12,7 +12,14 @@ from airflow_relay.core import naming
 from airflow_relay.core.completion import StageShape
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.pipeline import Pipeline
-from airflow_relay.core.states import AIRFLOW_RUNS_KEY, EventKind, ItemState, RunResult, RunState
+from airflow_relay.core.states import (
+    AIRFLOW_RUNS_KEY,
+    EventKind,
+    ItemState,
+    PriorityClass,
+    RunResult,
+    RunState,
+)
 from airflow_relay.ledger import codec, items
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import runs, slots
@@ -70,12 +77,15 @@ def usage(tx: Tx) -> dict[str, int]:
     return {key: count for key, count in rows}  # noqa: C416 - rows are Row objects
 
 
-def held_keys(tx: Tx) -> list[tuple[str, ...]]:
-    """The keys of each run that holds slots, ``airflow.runs`` included."""
-    by_run: dict[int, list[str]] = {}
-    for run, key in tx.conn.execute(select(slots.c.run, slots.c.key)):
-        by_run.setdefault(run, []).append(key)
-    return [tuple(keys) for keys in by_run.values()]
+def held_keys(tx: Tx) -> list[tuple[tuple[str, ...], PriorityClass]]:
+    """The keys of each run that holds slots, ``airflow.runs`` included, and its class."""
+    query = select(slots.c.run, slots.c.key, runs.c.klass).join(runs, runs.c.id == slots.c.run)
+    keys: dict[int, list[str]] = {}
+    classes: dict[int, PriorityClass] = {}
+    for run, key, klass in tx.conn.execute(query):
+        keys.setdefault(run, []).append(key)
+        classes[run] = klass
+    return [(tuple(held), classes[run]) for run, held in keys.items()]
 
 
 def keys_of(tx: Tx, run: int) -> list[str]:

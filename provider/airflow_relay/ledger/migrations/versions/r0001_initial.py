@@ -107,7 +107,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_items_ready",
         "items",
-        ["pipeline", "stage", "ready_since"],
+        ["pipeline", "stage", "dag_id", "klass", "rank", "keys", "ready_since"],
         unique=False,
         sqlite_where=sa.text("state = 'ready'"),
         postgresql_where=sa.text("state = 'ready'"),

@@ -1,0 +1,166 @@
+"""The ready items as a decision sees them: all of them by group, and of each group the first few.
+
+Ten thousand items may be ready while one run is free. So nothing here reads them all: groups are found by
+jumping from one to the next along the index ``ix_items_ready``, and counted no further than is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import (
+    CTE,
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    bindparam,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+)
+from sqlalchemy.sql.elements import KeyedColumnElement
+
+from airflow_relay.core.snapshot import Candidate, Group
+from airflow_relay.core.states import ItemState
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.schema import items
+from airflow_relay.ledger.types import to_micros
+
+_BAND: Final = timedelta(hours=2) // timedelta(microseconds=1)
+_ALIKE: Final = ("pipeline", "stage", "dag_id", "klass", "rank", "keys")
+"""What the items of a group have in common, in the order of the index."""
+
+
+def groups(tx: Tx, now: datetime, *, most: int | None = None) -> list[Group]:
+    """The groups that have items which are due, by pipeline and stage.
+
+    :param most: counting stops here, so that ``count`` means "at least so many"; ``None`` counts all.
+    """
+    found = _kinds()
+    own, counted = items.alias("own"), items.alias("counted")
+    oldest = (
+        select(own.c.ready_since)
+        .where(_same(own, found), _due(own, now))
+        .order_by(own.c.ready_since)
+        .limit(1)
+        .correlate(found)
+    )
+    few = select(counted.c.id).where(_same(counted, found), _due(counted, now)).limit(most).correlate(found)
+    query = select(
+        *_alike(found),
+        oldest.scalar_subquery().label("oldest"),
+        select(func.count()).select_from(few.subquery("few")).scalar_subquery().label("number"),
+    ).where(found.c.pipeline.is_not(None))
+    return [
+        Group(
+            pipeline=r.pipeline,
+            stage=r.stage,
+            dag_id=r.dag_id,
+            klass=r.klass,
+            rank=r.rank,
+            keys=tuple(r._mapping["keys"]),  # noqa: SLF001 - SQLAlchemy's public accessor; r.keys is its method
+            count=r.number,
+            oldest=r.oldest,
+        )
+        for r in tx.conn.execute(query.order_by(*_alike(found)))
+        if r.number
+    ]
+
+
+def candidates(tx: Tx, group: Group, wanted: int, now: datetime) -> Sequence[Candidate]:
+    """The first ``wanted`` of a group in the order of the rules: aged band, own priority, age."""
+    if wanted <= 0:
+        return ()
+    t = items.c
+    waited = literal(to_micros(now), BigInteger) - type_coerce(t.ready_since, BigInteger)
+    band = waited // literal(_BAND, BigInteger)
+    query = (
+        select(t.id, t.priority, t.ready_since, t.not_before)
+        .where(
+            _ready(items),
+            t.pipeline == group.pipeline,
+            t.stage == group.stage,
+            t.dag_id == group.dag_id,
+            t.klass == group.klass,
+            t.rank == group.rank,
+            t["keys"] == list(group.keys),
+            _due(items, now),
+        )
+        .order_by(band.desc(), t.priority.desc(), t.ready_since, t.id)
+        .limit(wanted)
+    )
+    return [
+        Candidate(
+            item_id=r.id,
+            pipeline=group.pipeline,
+            stage=group.stage,
+            dag_id=group.dag_id,
+            klass=group.klass,
+            rank=group.rank,
+            priority=r.priority,
+            keys=group.keys,
+            ready_since=r.ready_since,
+            not_before=r.not_before,
+        )
+        for r in tx.conn.execute(query)
+    ]
+
+
+def dags(tx: Tx) -> set[str]:
+    """DAGs that have ready items: those whose pause state matters to the next decision."""
+    found = _kinds()
+    query = select(found.c.dag_id).where(found.c.dag_id.is_not(None))
+    return set(tx.conn.execute(query).scalars())
+
+
+def _kinds() -> CTE:
+    """What each group has in common, found by asking again and again for the next greater one.
+
+    A row holds one group, and the id of an item of the next one; the first row holds no group yet.
+    """
+    start, this, following = items.alias("start"), items.alias("this"), items.alias("following")
+    smallest = select(start.c.id).where(_ready(start)).order_by(*_alike(start)).limit(1)
+    nothing = [cast(null(), column.type).label(column.name) for column in _alike(start)]
+    found = select(smallest.scalar_subquery().label("next_id"), *nothing).cte("found", recursive=True)
+    greater = (
+        select(following.c.id)
+        .where(_ready(following), tuple_(*_alike(following)) > tuple_(*_alike(this)))
+        .order_by(*_alike(following))
+        .limit(1)
+        .correlate(this)
+    )
+    return found.union_all(
+        select(greater.scalar_subquery(), *_alike(this)).select_from(
+            found.join(this, this.c.id == found.c.next_id)
+        )
+    )
+
+
+def _alike(rows: FromClause) -> list[KeyedColumnElement[Any]]:
+    return [rows.c[name] for name in _ALIKE]
+
+
+def _same(rows: FromClause, as_this: FromClause) -> ColumnElement[bool]:
+    """Ready, and of the same group."""
+    condition: ColumnElement[bool] = _ready(rows)
+    for one, other in zip(_alike(rows), _alike(as_this), strict=True):
+        condition = condition & (one == other)
+    return condition
+
+
+def _ready(rows: FromClause) -> ColumnElement[bool]:
+    """Written out in the statement: SQLite uses the index of ready items only where it sees that they are."""
+    state = bindparam("ready", ItemState.READY, type_=rows.c.state.type, literal_execute=True, unique=True)
+    condition: ColumnElement[bool] = rows.c.state == state
+    return condition
+
+
+def _due(rows: FromClause, now: datetime) -> ColumnElement[bool]:
+    return or_(rows.c.not_before.is_(None), rows.c.not_before <= now)
