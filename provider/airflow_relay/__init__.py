@@ -18,6 +18,7 @@ _HOME = {
     "AgentJobOperator": "operators.agent_job",
     "DispatchTracks": "operators.dispatch_tracks",
     "NewItem": "ledger.registering",
+    "Panel": "core.panel",
     "Pipeline": "core.pipeline",
     "Stage": "core.pipeline",
     "TrackBarrierSensor": "sensors.track_barrier",
@@ -26,6 +27,7 @@ _HOME = {
     "current_item": "item_context",
     "fallback_dags": "dags.fallback",
     "operations_dags": "dags.operations",
+    "panel": "operators.panel",
     "stage_dag": "dags.stage",
     "track": "tracks",
 }
@@ -37,6 +39,7 @@ __all__ = [
     "AgentJobOperator",
     "DispatchTracks",
     "NewItem",
+    "Panel",
     "Pipeline",
     "Stage",
     "TrackBarrierSensor",
@@ -46,6 +49,7 @@ __all__ = [
     "current_item",
     "fallback_dags",
     "operations_dags",
+    "panel",
     "stage_dag",
     "track",
 ]

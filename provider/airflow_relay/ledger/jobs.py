@@ -349,9 +349,18 @@ def kept_of_item(tx: Tx, item_id: int) -> list[Job]:
 
 
 def drop_kept(
-    tx: Tx, item_id: int, *, now: datetime, stage: str | None = None, task_id: str | None = None
+    tx: Tx,
+    item_id: int,
+    *,
+    now: datetime,
+    stage: str | None = None,
+    task_id: str | None = None,
+    key: str | None = None,
 ) -> int:
-    """Ask for fresh jobs in place of kept results and of unconfirmed submits; returns how many."""
+    """Ask for fresh jobs in place of kept results and of unconfirmed submits; returns how many.
+
+    :param key: only the job with this idempotency key.
+    """
     item = items.locked(tx, item_id)
     droppable = (JobPhase.SUCCEEDED, JobPhase.INTENDED)
     chosen = [
@@ -361,6 +370,7 @@ def drop_kept(
         and job.dropped_at is None
         and stage in (None, job.stage)
         and task_id in (None, job.task_id)
+        and key in (None, job.key)
     ]
     for job in chosen:
         _set(tx, job.id, dropped_at=now)
