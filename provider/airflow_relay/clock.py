@@ -30,6 +30,7 @@ def utcnow() -> datetime:
 
 def airflow_time(instant: datetime) -> datetime:
     """The instant on Airflow's own clock, which knows nothing of ``RELAY_CLOCK_OFFSET``: for what it is to do
-    later."""
+    later.
+    """
     offset = test_switch(OFFSET_VARIABLE)
     return instant if offset is None else instant - timedelta(seconds=float(offset))
