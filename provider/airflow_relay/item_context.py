@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from jinja2 import pass_context
+from jinja2 import ChainableUndefined, pass_context
 
 from airflow_relay.core.item import Item, Run
 from airflow_relay.core.naming import slug
@@ -96,19 +96,14 @@ class ItemView:
         return [(key, results.value_of(result, ledger.objects)) for key, result in found]
 
 
-@dataclass(frozen=True)
-class NoItem:
-    """Stands in for the item in templates of runs that have none: they render before the guard skips them."""
+class NoItem(ChainableUndefined):
+    """Stands in for the item in templates of runs that have none: they render before the guard skips them.
 
-    key: str = ""
-    slug: str = ""
-    pipeline: str = ""
-    stage: str = ""
-    status: str = ""
-    visit: int = 0
-    epoch: int = 0
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    results: Mapping[str, Any] = field(default_factory=dict)
+    Whatever is asked of it, attribute, key or call, is empty again.
+    """
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> NoItem:
+        return self
 
 
 def current_item(context: Mapping[str, Any] | None = None) -> ItemView:

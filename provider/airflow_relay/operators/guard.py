@@ -121,15 +121,15 @@ class Guard:
             now=now,
         )
         if adopted is None:
-            raise _wait()
-        forget_item()
-        return self._ask(ledger, context)
+            raise _wait(SLOT_RETRY)
+        # The templates of this task were rendered while the run had no item: it starts over at once.
+        raise _wait(timedelta(0))
 
     def _obey(self, guarded: Guarded) -> None:
         decision = guarded.decision
         if not guarded.has_slots:
             log.info("%s It waits for free slots.", decision.reason)
-            raise _wait()
+            raise _wait(SLOT_RETRY)
         if decision.action in _SKIPS:
             raise AirflowSkipException(decision.reason)
         if decision.action in _REFUSES:
@@ -141,8 +141,9 @@ class Guard:
         log.info("Relay: %s", decision.reason)
 
 
-def _wait() -> Exception:
-    error: Exception = AirflowRescheduleException(utcnow() + SLOT_RETRY)  # type: ignore[no-untyped-call]
+def _wait(delay: timedelta) -> Exception:
+    """Up for reschedule: no worker, no try used."""
+    error: Exception = AirflowRescheduleException(utcnow() + delay)  # type: ignore[no-untyped-call]
     return error
 
 

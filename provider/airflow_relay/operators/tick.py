@@ -19,6 +19,7 @@ from airflow_relay.ledger import breakers, governing, runs
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.notifications.alerts import send_alerts
 from airflow_relay.operators import letters, reconcile
+from airflow_relay.operators.agent_orphans import cancel_orphans
 from airflow_relay.operators.trigger import RelayTrigger
 
 log: Final = logging.getLogger(__name__)
@@ -71,5 +72,6 @@ class Tick(RelayTrigger):
 
     def _tell_people(self, ledger: Ledger, context: Mapping[str, Any]) -> dict[str, int]:
         asked = letters.tend(ledger)
+        cancelled = cancel_orphans(ledger)
         sent = send_alerts(ledger, context, self.notifier)
-        return {**asked, "alerts": sent.taken, "alerts_refused": sent.refused}
+        return {**asked, "jobs_cancelled": cancelled, "alerts": sent.taken, "alerts_refused": sent.refused}
