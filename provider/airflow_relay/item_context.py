@@ -102,7 +102,7 @@ class NoItem(ChainableUndefined):
     Whatever is asked of it, attribute, key or call, is empty again.
     """
 
-    def __call__(self, *_args: Any, **_kwargs: Any) -> NoItem:
+    def __call__(self, *_args: Any, **_kwargs: Any) -> NoItem:  # type: ignore[override] # jinja2 raises there
         return self
 
 
