@@ -8,6 +8,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
+from airflow_relay.core.errors.taxonomy import SYSTEMIC, ErrorClass
+from airflow_relay.core.states import RunResult
+
 
 class BreakerState(str, Enum):
     """Where a breaker stands. That an open breaker's pause is over follows from the time; it is no state."""
@@ -163,6 +166,29 @@ def record(
         return Step(breaker=replace(breaker, failures=failures))
     reason = f"{len(failures)} systemic failures within {_span(settings.window)}."
     return _opened(replace(breaker, failures=failures), reason=reason, pause=settings.pause, now=now)
+
+
+def run_ended(
+    breaker: Breaker,
+    *,
+    result: RunResult,
+    error_class: str | None,
+    run_id: int,
+    now: datetime,
+    settings: BreakerSettings = DEFAULT_SETTINGS,
+) -> Step:
+    """A run of the stage was closed: an answer of the service counts, anything else ends a probe's lease.
+
+    A success is an answer, and so is a failure whose class somebody has read off it.
+
+    :param error_class: value of an ``ErrorClass``; ``None`` when none was told.
+    """
+    unread = (None, ErrorClass.UNKNOWN, ErrorClass.CANCELLED)
+    success = result is RunResult.SUCCESS
+    if not success and (result is not RunResult.FAILED or error_class in unread):
+        return probe_lost(breaker, run_id=run_id)
+    systemic = error_class in SYSTEMIC
+    return record(breaker, systemic=systemic, success=success, run_id=run_id, now=now, settings=settings)
 
 
 def probe_granted(breaker: Breaker, *, run_id: int) -> Step:

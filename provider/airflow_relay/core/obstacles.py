@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
-from airflow_relay.core import dispatch
+from airflow_relay.core import dispatch, recovery
 from airflow_relay.core.breaker import BreakerGate
 from airflow_relay.core.capacity import Room
+from airflow_relay.core.finding import Finding, RecoveryAction
 from airflow_relay.core.item import Item
+from airflow_relay.core.rules import RuleSet
 from airflow_relay.core.snapshot import Group, Snapshot, StageKey
 from airflow_relay.core.states import WaitReason
 
@@ -62,6 +65,32 @@ def _group(item: Item) -> Group:
         count=1,
         oldest=item.last_activity_at,
     )
+
+
+def with_obstacles(
+    findings: Iterable[Finding], *, snapshot: Snapshot, rules: RuleSet, now: datetime
+) -> list[Finding]:
+    """Give out the free slots in the order of the sweep; what is to be refired and gets none has an obstacle.
+
+    :param snapshot: as for :class:`Obstacles`.
+    """
+    obstacles = Obstacles(snapshot, now)
+    given: list[Finding] = []
+    refires = 0
+    for finding in sorted(findings, key=lambda f: recovery.sweep_order(f.item)):
+        if refires >= rules.refires_per_sweep:
+            given.append(finding)
+            continue
+        ruling = recovery.decide(finding, now=now, rules=rules.of(finding.item.pipeline))
+        if RecoveryAction.REFIRE not in (ruling.action, ruling.would):
+            given.append(finding)
+            continue
+        obstacle = obstacles.of(finding.item)
+        if obstacle is None:
+            obstacles.take(finding.item)
+            refires += 1
+        given.append(replace(finding, obstacle=obstacle))
+    return given
 
 
 def stages_of(items: Iterable[Item]) -> set[StageKey]:

@@ -9,7 +9,6 @@ from sqlalchemy import insert, select, update
 
 from airflow_relay.core import breaker as rules
 from airflow_relay.core.breaker import Breaker, BreakerGate, Step
-from airflow_relay.core.errors.taxonomy import SYSTEMIC, ErrorClass
 from airflow_relay.core.item import Run
 from airflow_relay.core.states import RunResult
 from airflow_relay.ledger import alerts
@@ -48,24 +47,11 @@ def change(tx: Tx, pipeline: str, stage: str, now: datetime, rule: Callable[[Bre
 
 def run_ended(tx: Tx, run: Run, *, result: RunResult, error_class: str | None, now: datetime) -> Step:
     """A run was closed: an answer of the service is recorded; anything else only ends a probe's lease."""
-    answered = result is RunResult.SUCCESS or (
-        result is RunResult.FAILED and error_class not in (None, ErrorClass.UNKNOWN, ErrorClass.CANCELLED)
-    )
-    if not answered:
-        return change(tx, run.pipeline, run.stage, now, lambda b: rules.probe_lost(b, run_id=run.id))
-    return change(
-        tx,
-        run.pipeline,
-        run.stage,
-        now,
-        lambda b: rules.record(
-            b,
-            systemic=error_class in SYSTEMIC,
-            success=result is RunResult.SUCCESS,
-            run_id=run.id,
-            now=now,
-        ),
-    )
+
+    def rule(breaker: Breaker) -> Step:
+        return rules.run_ended(breaker, result=result, error_class=error_class, run_id=run.id, now=now)
+
+    return change(tx, run.pipeline, run.stage, now, rule)
 
 
 def probe_granted(tx: Tx, run: Run, now: datetime) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Select, func, select
 from airflow_relay.core import lifecycle, recovery
 from airflow_relay.core.finding import ACTING, Decision, Finding, RecoveryAction, RunLiveness
 from airflow_relay.core.item import Change, Item, Run
-from airflow_relay.core.obstacles import Obstacles, stages_of
+from airflow_relay.core.obstacles import stages_of, with_obstacles
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.rules import RecoveryRules, RuleSet
 from airflow_relay.core.snapshot import Conditions
@@ -213,25 +213,8 @@ def _with_obstacles(
         (p, s): closed_until(declared[p].stage(s).window, declared[p].timezone, now)
         for p, s in stages_of(f.item for f in findings)
     }
-    obstacles = Obstacles(
-        replace(snapshot, limits=limits, closed_until={**snapshot.closed_until, **windows}), now
-    )
-    given: list[Finding] = []
-    refires = 0
-    for finding in sorted(findings, key=lambda f: recovery.sweep_order(f.item)):
-        if refires >= rules.refires_per_sweep:
-            given.append(finding)
-            continue
-        ruling = recovery.decide(finding, now=now, rules=rules.of(finding.item.pipeline))
-        if RecoveryAction.REFIRE not in (ruling.action, ruling.would):
-            given.append(finding)
-            continue
-        obstacle = obstacles.of(finding.item)
-        if obstacle is None:
-            obstacles.take(finding.item)
-            refires += 1
-        given.append(replace(finding, obstacle=obstacle))
-    return given
+    snapshot = replace(snapshot, limits=limits, closed_until={**snapshot.closed_until, **windows})
+    return with_obstacles(findings, snapshot=snapshot, rules=rules, now=now)
 
 
 def _within_limits(decisions: Sequence[Decision], stranded: int) -> Plan:

@@ -48,30 +48,30 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "missed_share": Measure(
         "items that missed a slot", "%", lambda r: _share(r.missed, r.done + r.discarded)
     ),
-    "interventions": Measure("interventions a day", "1/d", lambda r: _per_day(r.interventions.total(), r)),
-    "published": Measure("published a day", "1/d", lambda r: _per_day(r.done, r)),
+    "interventions": Measure("interventions a day", "", lambda r: _per_day(r.interventions.total(), r)),
+    "published": Measure("published a day", "", lambda r: _per_day(r.done, r)),
     "published_good_day": Measure(
-        "published on a healthy day", "1/d", lambda r: _of_day(r.published, r, bad=False)
+        "published on a healthy day", "", lambda r: _of_day(r.published, r, bad=False)
     ),
     "published_bad_day": Measure(
-        "published on a day with an outage", "1/d", lambda r: _of_day(r.published, r, bad=True)
+        "published on a day with an outage", "", lambda r: _of_day(r.published, r, bad=True)
     ),
     "same_day_bad_day": Measure(
-        "of a day with an outage: come and published", "1/d", lambda r: _of_day(r.same_day, r, bad=True)
+        "of a day with an outage: come and published", "", lambda r: _of_day(r.same_day, r, bad=True)
     ),
-    "dispatches": Measure("dispatches a day", "1/d", lambda r: _per_day(r.extra["dispatches"], r)),
+    "dispatches": Measure("dispatches a day", "", lambda r: _per_day(r.extra["dispatches"], r)),
     "idle_dispatches": Measure(
-        "dispatches of idle work a day", "1/d", lambda r: _per_day(r.extra["idle_dispatches"], r)
+        "dispatches of idle work a day", "", lambda r: _per_day(r.extra["idle_dispatches"], r)
     ),
-    "firings": Measure("timer firings a day", "1/d", lambda r: _per_day(r.extra["firings"], r)),
+    "firings": Measure("timer firings a day", "", lambda r: _per_day(r.extra["firings"], r)),
     "empty_firings": Measure(
         "firings that found nothing", "%", lambda r: _share(r.extra["empty_firings"], r.extra["firings"])
     ),
-    "timeouts": Measure("timeouts a day", "1/d", lambda r: _per_day(r.timeouts, r)),
+    "timeouts": Measure("timeouts a day", "", lambda r: _per_day(r.timeouts, r)),
     "timeout_share": Measure(
         "dispatches that timed out", "%", lambda r: _share(r.timeouts, r.extra["dispatches"])
     ),
-    "wasted_minutes": Measure("agent time wasted", "min/d", lambda r: _per_day(r.wasted_seconds / 60, r)),
+    "wasted_minutes": Measure("agent time wasted", "min a day", lambda r: _per_day(r.wasted_seconds / 60, r)),
     "most_calls": Measure("agent calls at once, most", "", lambda r: r.extra["most_calls"]),
     "calls_in_window": Measure("critic calls in two hours, most", "", lambda r: r.extra["calls_in_window"]),
     "attempts": Measure("recovery attempts", "", lambda r: r.attempts),
@@ -83,7 +83,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "left_over": Measure("items not finished at the end", "", lambda r: r.registered - r.done - r.discarded),
     "start_hours": Measure("consolidation starts after", "h", lambda r: _wait(r, "start")),
     "idle_hours": Measure("tracks done, consolidation waits", "h", lambda r: _wait(r, "idle")),
-    "polls": Measure("polls a night", "1/d", lambda r: _per_day(r.extra["polls"], r)),
+    "polls": Measure("polls a night", "", lambda r: _per_day(r.extra["polls"], r)),
     "bailed_share": Measure(
         "nights without a consolidation", "%", lambda r: _share(r.extra["bailed_out"], r.registered)
     ),

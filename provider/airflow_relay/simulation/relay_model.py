@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -14,7 +13,7 @@ from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import ErrorClass
 from airflow_relay.core.finding import Finding, RecoveryAction, RunLiveness
 from airflow_relay.core.item import Change, Item, Run
-from airflow_relay.core.obstacles import Obstacles
+from airflow_relay.core.obstacles import with_obstacles
 from airflow_relay.core.rules import parse_rules
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import EventKind, ItemState, PriorityClass, RunResult
@@ -251,7 +250,10 @@ class RelayModel:
         found += [i for i in world.in_flight() if i.last_activity_at <= stale]
         if not found:
             return
-        findings = self._with_obstacles([self._finding(item) for item in found])
+        snapshot = world.snapshot_of(found, now)
+        findings = with_obstacles(
+            [self._finding(item) for item in found], snapshot=snapshot, rules=self.rules, now=now
+        )
         for order, decision in enumerate(recovery.plan_sweep(findings, now=now, rules=self.rules)):
             item = world.items[decision.item_id]
             if decision.action is RecoveryAction.REFIRE:
@@ -274,21 +276,6 @@ class RelayModel:
             run=None if run_id is None else self.world.runs[run_id],
             timezone=self.world.pipelines[item.pipeline].timezone,
         )
-
-    def _with_obstacles(self, findings: list[Finding]) -> list[Finding]:
-        """Give out the free slots in the order of the sweep, as ``ledger.recovering`` does."""
-        now = self.clock.now()
-        obstacles = Obstacles(self.world.snapshot_of((f.item for f in findings), now), now)
-        given = []
-        for finding in sorted(findings, key=lambda f: recovery.sweep_order(f.item)):
-            rules = self.rules.of(finding.item.pipeline)
-            obstacle = None
-            if recovery.decide(finding, now=now, rules=rules).action is RecoveryAction.REFIRE:
-                obstacle = obstacles.of(finding.item)
-                if obstacle is None:
-                    obstacles.take(finding.item)
-            given.append(replace(finding, obstacle=obstacle))
-        return given
 
     def _refire(self, item: Item, why: str, order: int) -> None:
         pipeline, now = self.world.pipelines[item.pipeline], self.clock.now()

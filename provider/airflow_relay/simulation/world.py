@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from airflow_relay.core import breaker as breaker_rules
 from airflow_relay.core import dispatch as dispatch_rules
@@ -18,7 +18,7 @@ from airflow_relay.core import lifecycle
 from airflow_relay.core.breaker import Breaker, BreakerGate, BreakerSettings, Step
 from airflow_relay.core.capacity import free_units
 from airflow_relay.core.completion import Completion
-from airflow_relay.core.errors.taxonomy import RETRYABLE, SYSTEMIC, ErrorClass
+from airflow_relay.core.errors.taxonomy import RETRYABLE, ErrorClass
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.snapshot import Conditions, Group, Snapshot, StageKey
@@ -36,8 +36,6 @@ from airflow_relay.core.windows import closed_until
 from airflow_relay.simulation.ready_queue import ReadyQueue
 
 _Value = TypeVar("_Value", Item, Run, Snapshot)
-
-_UNANSWERED: Final = frozenset({ErrorClass.UNKNOWN, ErrorClass.CANCELLED})
 
 
 class KnownPipeline(Pipeline):
@@ -252,27 +250,18 @@ class World:
         else:
             retryable = ErrorClass(completion.error_class or ErrorClass.UNKNOWN) in RETRYABLE
             change = lifecycle.failed(run=run, completion=completion, retryable=retryable, now=now)
-        self._tell_breaker(run, completion, now)
-        return self.perform(item, change)
-
-    def _tell_breaker(self, run: Run, completion: Completion, now: datetime) -> None:
-        error = None if completion.error_class is None else ErrorClass(completion.error_class)
-        success = completion.result is RunResult.SUCCESS
-        answered = success or (completion.result is RunResult.FAILED and error not in {None, *_UNANSWERED})
-        if not answered:
-            self._breaker(run, lambda b: breaker_rules.probe_lost(b, run_id=run.id))
-            return
         self._breaker(
             run,
-            lambda b: breaker_rules.record(
+            lambda b: breaker_rules.run_ended(
                 b,
-                systemic=error in SYSTEMIC,
-                success=success,
+                result=completion.result,
+                error_class=completion.error_class,
                 run_id=run.id,
                 now=now,
                 settings=self.settings,
             ),
         )
+        return self.perform(item, change)
 
     def _breaker(self, run: Run, rule: Callable[[Breaker], Step]) -> None:
         stage = (run.pipeline, run.stage)

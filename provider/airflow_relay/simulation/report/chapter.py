@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from airflow_relay.simulation.experiment import Progress, Result, simulate
-from airflow_relay.simulation.report.figures import Verdict, inputs, rows, spread, verdicts
+from airflow_relay.simulation.report.figures import Standing, Verdict, inputs, rows, spread, verdicts
 from airflow_relay.simulation.scenario_file import load
 
 ORDER: Final = ("content", "bad_day", "newsroom", "overnight", "doom_spiral")
@@ -19,7 +19,8 @@ recovery, barrier and the life of an item are the functions of `core/` that run 
 
 This page is written by `airflow relay simulate --results --to docs/results-twin.md` and is the same for
 the same seeds. ± is a 95 % confidence interval of the mean over the seeds. "Stated inputs alone" is the
-figure that follows from the document's own inputs, where the twin needed an assumption beyond them. The
+figure that follows from the document's own inputs, where the twin needed an assumption beyond them. "At
+the edge" means that the mean lies outside of the range and its confidence interval reaches into it. The
 ranges are the documents', in their wording or, where they give one figure, with the margin that the note
 names. Speed and the comparison with a real Airflow are measured by `benchmarks/simulation_speed.py` and
 `benchmarks/twin_validation.py`.
@@ -52,7 +53,7 @@ def _summary(results: Sequence[Result]) -> str:
 def _claim_row(v: Verdict) -> str:
     unit = f" {v.claim.unit}" if v.claim.unit else ""
     literal = "" if v.literal is None else f"{spread(v.literal)}{unit}"
-    held = "in range" if v.holds else "**outside**"
+    held = f"**{v.standing.value}**" if v.standing is Standing.OUTSIDE else v.standing.value
     return _row([v.claim.text, f"{v.said} (“{v.claim.quote}”)", f"{spread(v.estimate)}{unit}", literal, held])
 
 

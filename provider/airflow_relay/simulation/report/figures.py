@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel
@@ -55,6 +56,14 @@ def rows(result: Result) -> list[Row]:
     return found
 
 
+class Standing(str, Enum):
+    """How a figure stands to a document's range."""
+
+    IN_RANGE = "in range"
+    AT_THE_EDGE = "at the edge"  # the mean is outside, its confidence interval reaches in
+    OUTSIDE = "outside"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A claim of a document beside the twin's figure.
@@ -67,8 +76,17 @@ class Verdict:
     literal: Estimate | None
 
     @property
+    def standing(self) -> Standing:
+        """Where the twin's mean lies."""
+        claim, found = self.claim, self.estimate
+        if claim.low <= round(found.mean, 2) <= claim.high:
+            return Standing.IN_RANGE
+        reaches = found.low <= claim.high and found.high >= claim.low
+        return Standing.AT_THE_EDGE if reaches else Standing.OUTSIDE
+
+    @property
     def holds(self) -> bool:
-        return self.claim.low <= round(self.estimate.mean, 2) <= self.claim.high
+        return self.standing is not Standing.OUTSIDE
 
     @property
     def literal_holds(self) -> bool | None:
@@ -179,7 +197,7 @@ def as_json(result: Result) -> dict[str, Any]:
                 "range": [v.claim.low, v.claim.high],
                 "unit": v.claim.unit,
                 "twin": _json(v.estimate),
-                "holds": v.holds,
+                "standing": v.standing.value,
                 "stated_inputs_alone": None if v.literal is None else _json(v.literal),
                 "note": v.claim.note,
             }

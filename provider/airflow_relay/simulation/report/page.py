@@ -9,7 +9,7 @@ from typing import Final
 from airflow_relay.simulation.experiment import Outcome, Result
 from airflow_relay.simulation.recorder import DAY, HOUR
 from airflow_relay.simulation.report import charts
-from airflow_relay.simulation.report.figures import Verdict, inputs, number, rows, spread, verdicts
+from airflow_relay.simulation.report.figures import Standing, Verdict, inputs, number, rows, spread, verdicts
 from airflow_relay.simulation.report.svg import MODEL_COLOURS, STAGE_COLOURS
 from airflow_relay.simulation.scenario import ModelKind
 from airflow_relay.simulation.what_if import bottleneck
@@ -52,7 +52,7 @@ th,td{text-align:left;padding:6px 12px 6px 0;border-bottom:1px solid var(--line)
 th{color:var(--soft);font-weight:600}
 td.n{white-space:nowrap;font-variant-numeric:tabular-nums}
 .badge{border-radius:20px;padding:1px 9px;font-size:12px;white-space:nowrap;color:#fff;background:var(--good)}
-.badge.no{background:var(--bad)}
+.badge.no{background:var(--bad)} .badge.edge{background:#b8860b}
 .assumed{color:var(--bad)}
 details summary{cursor:pointer;font-size:18px;font-weight:650}
 """
@@ -130,12 +130,11 @@ def _cards(result: Result, before: Outcome, after: Outcome) -> str:
         if row is None or len(cards) >= 6:
             continue
         old, new = row.estimates[before.model.name], row.estimates[after.model.name]
-        unit = row.unit.replace("1/d", "")  # the title says "a day"
         same = before.model.name == after.model.name
         was = "" if same else f'<span class="from">{number(old.mean)} → </span>'
         cards.append(
             f'<div class="card"><div class="what">{escape(row.title)}</div>'
-            f'<div>{was}<span class="to">{number(new.mean)} {escape(unit)}</span></div></div>'
+            f'<div>{was}<span class="to">{number(new.mean)} {escape(row.unit)}</span></div></div>'
         )
     return f'<div class="cards">{"".join(cards)}</div>'
 
@@ -214,12 +213,15 @@ def _cell(content: str, *, numeric: bool = False) -> str:
     return f'<td class="n">{escape(content)}</td>' if numeric else f"<td>{escape(content)}</td>"
 
 
+_BADGES: Final = {Standing.IN_RANGE: "", Standing.AT_THE_EDGE: " edge", Standing.OUTSIDE: " no"}
+
+
 def _claims(found: Sequence[Verdict]) -> str:
     if not found:
         return ""
     lines = []
     for v in found:
-        badge = '<span class="badge">in range</span>' if v.holds else '<span class="badge no">outside</span>'
+        badge = f'<span class="badge{_BADGES[v.standing]}">{v.standing.value}</span>'
         literal = "" if v.literal is None else f"{spread(v.literal)} {v.claim.unit}"
         lines.append(
             (

@@ -56,7 +56,7 @@ def _claims(result: Result) -> list[str]:
                 v.said,
                 f"{spread(v.estimate)} {v.claim.unit}",
                 literal,
-                "ok" if v.holds else "OUTSIDE",
+                v.standing.value,
             ]
         )
     notes = [f"{v.claim.text}: {v.claim.note}" for v in found if v.claim.note]
