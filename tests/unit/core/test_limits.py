@@ -314,3 +314,17 @@ def test_against_a_service_that_can_bear_six_it_settles_around_six():
     assert min(settled) >= 3
     assert max(settled) <= 7
     assert 4.5 <= sum(settled) / len(settled) <= 6
+
+
+def test_after_a_burst_known_ground_is_regained_by_windows_and_only_the_next_step_waits_an_interval():
+    state = AdaptiveState(limit=8)
+    state = adapt(RULE, state, [Outcome(at=NOW, error_class="rate_limit")] * BURST, NOW)
+    assert state.limit == 4
+    at, times = NOW, {4: 0}
+    while state.limit < 8:
+        at += timedelta(seconds=1)
+        state = adapt(RULE, state, [Outcome(at=at)], at)
+        times.setdefault(state.limit, (at - NOW).total_seconds())
+    waits = [later - earlier for earlier, later in pairwise(times.values())]
+    assert waits == [RULE.window, RULE.window, RULE.window, RULE.interval]
+    assert AdaptiveState.from_json(state.to_json()) == state
