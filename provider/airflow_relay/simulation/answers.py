@@ -37,7 +37,8 @@ def answer(args: argparse.Namespace) -> int:
     if args.results:
         with _progress(sum(len(load(n).models) * load(n).seeds for n in shipped())) as step:
             text = chapter.write(step)
-        _write(text, args.to)
+        old = Path(args.to).read_text(encoding="utf-8") if args.to and Path(args.to).is_file() else ""
+        _write(chapter.with_measured(text, old), args.to)
         return 0
     changes = _changes(args)
     if args.from_ledger:

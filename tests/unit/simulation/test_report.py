@@ -99,6 +99,12 @@ def test_the_chapter_has_every_claim_with_its_verdict_and_every_input(monkeypatc
     assert all(line.endswith("|") for line in rows)
 
 
+def test_what_people_wrote_below_the_mark_is_kept():
+    first = chapter.with_measured("new", "")
+    assert first == f"new\n{chapter.MEASURED}\n"
+    assert chapter.with_measured("newer", first + "by hand\n") == f"newer\n{chapter.MEASURED}\nby hand\n"
+
+
 def test_the_order_of_the_chapter_names_every_shipped_scenario():
     assert sorted(chapter.ORDER) == shipped()
 

@@ -11,6 +11,8 @@ from airflow_relay.simulation.scenario_file import load
 
 ORDER: Final = ("content", "bad_day", "newsroom", "overnight", "doom_spiral")
 
+MEASURED: Final = "<!-- measured: what follows is kept when this page is written again -->"
+
 _INTRO: Final = """# Digital twin
 
 The twin runs the work that the three source documents describe in simulated time, once the way they did it
@@ -33,6 +35,12 @@ def write(progress: Progress = lambda: None) -> str:
     parts = [_INTRO, _summary(results)]
     parts += [_scenario(result) for result in results]
     return "\n".join(parts)
+
+
+def with_measured(text: str, old: str) -> str:
+    """The new chapter, with what people have written below the mark in the old one."""
+    _, mark, below = old.partition(MEASURED)
+    return f"{text}\n{MEASURED}{below if mark else chr(10)}"
 
 
 def _summary(results: Sequence[Result]) -> str:
