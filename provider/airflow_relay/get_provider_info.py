@@ -10,7 +10,8 @@ _INTEGRATION: Final = "Relay"
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata in the shape of Airflow's ``provider_info.schema.json``.
 
-    It names modules and classes and imports none of them: Airflow reads it in every process.
+    It names modules and classes and imports none of them: Airflow reads it in every process. The plugin has
+    an entry point of its own: Airflow looks here for plugins only when providers are not found lazily.
     """
     return {
         "package-name": "airflow-provider-relay",
@@ -36,7 +37,6 @@ def get_provider_info() -> dict[str, Any]:
             },
         ],
         "extra-links": ["airflow_relay.links.ItemLogLink"],
-        "plugins": [{"name": "relay", "plugin-class": "airflow_relay.plugin.relay_plugin.RelayPlugin"}],
         "cli": ["airflow_relay.cli.definition.get_relay_commands"],
         "config": {
             "relay": {

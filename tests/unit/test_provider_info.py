@@ -82,10 +82,17 @@ def test_each_connection_type_is_that_of_its_hook(entry):
     assert (hook.conn_type, hook.hook_name) == (entry["connection-type"], entry["hook-name"])
 
 
-def test_links_and_plugin_can_be_loaded():
+def test_links_can_be_loaded():
     assert all(issubclass(imported(path), BaseOperatorLink) for path in INFO["extra-links"])
-    for entry in INFO["plugins"]:
-        assert imported(entry["plugin-class"]).name == entry["name"]
+
+
+def test_airflow_loads_the_plugin_by_default_and_once():
+    from airflow import plugins_manager
+
+    plugins, errors = plugins_manager._get_plugins()
+    assert [plugin.name for plugin in plugins].count("relay") == 1
+    assert errors == {}
+    assert "/relay" in [app["url_prefix"] for app in plugins_manager.get_fastapi_plugins()[0]]
 
 
 def test_the_option_that_the_code_reads_is_declared():
@@ -99,7 +106,6 @@ def test_airflow_finds_the_provider_with_all_that_it_brings():
     assert "airflow-provider-relay" in manager.providers
     assert {"relay_ledger", "relay_agent"} <= set(ProvidersManagerTaskRuntime().hooks)
     assert "airflow_relay.links.ItemLogLink" in manager.extra_links_class_names
-    assert any(plugin.name == "relay" for plugin in manager.plugins)
     assert any(f.__module__ == "airflow_relay.cli.definition" for f in manager.cli_command_functions)
 
 
@@ -192,4 +198,5 @@ def test_the_wheel_brings_migrations_templates_and_entry_point(tmp_path):
         assert needed in names
     assert not [n for n in names if n.startswith(("tests/", "dags/", "include/")) or "__pycache__" in n]
     (entry,) = [n for n in names if n.endswith("entry_points.txt")]
-    assert b"[apache_airflow_provider]" in zipfile.ZipFile(wheel).read(entry)
+    for group in (b"[apache_airflow_provider]", b"[airflow.plugins]"):
+        assert group in zipfile.ZipFile(wheel).read(entry)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from typing import Any
 
 from airflow_relay import metadata
@@ -38,10 +40,12 @@ def run(args: argparse.Namespace) -> int:
     known = {grant.id for grant in grants}
     lost = [grant for grant in ledger.unconfirmed(now) if grant.id not in known]
     waiting: str | None = None
-    try:
-        send_grants(ledger, [*grants, *lost], trigger=_sender())
-    except TargetDagError as error:
-        waiting = str(error)
+    # Airflow's own code logs to stdout, where only the answer belongs.
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            send_grants(ledger, [*grants, *lost], trigger=_sender())
+        except TargetDagError as error:
+            waiting = str(error)
     with ledger.read() as tx:
         rows = [_row(tx, grant) for grant in (*grants, *lost)]
     output.write(args.output, rows, Table("", _COLUMNS, rows), empty="Nothing to grant.")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.configuration import conf
+from fastapi.testclient import TestClient
 
 from airflow_relay import links
 from airflow_relay.ledger import runs
@@ -15,12 +16,12 @@ from airflow_relay.plugin.relay_plugin import RelayPlugin
 
 
 def test_the_page_is_mounted_where_its_links_lead():
-    (mounted,) = RelayPlugin().fastapi_apps
+    (mounted,) = RelayPlugin.fastapi_apps
     assert mounted["url_prefix"] == links.PREFIX
 
 
 def test_the_view_has_what_airflow_needs_to_show_it():
-    (view,) = RelayPlugin().external_views
+    (view,) = RelayPlugin.external_views
     assert (view["url_route"], view["destination"]) == ("relay", "nav")
     assert view["href"].endswith("/relay/")
 
@@ -34,8 +35,14 @@ def test_the_view_has_what_airflow_needs_to_show_it():
 )
 def test_links_keep_the_prefix_that_airflow_is_served_under(monkeypatch, base, href, log):
     monkeypatch.setattr(conf, "get", lambda *_a, **_k: base)
-    assert RelayPlugin().external_views[0]["href"] == href
+    assert f"{links.base_path()}{links.PREFIX}/" == href
     assert links.item_log(7) == log
+
+
+def test_the_mounted_application_is_the_page(monkeypatch):
+    (mounted,) = RelayPlugin.fastapi_apps
+    reply = TestClient(mounted["app"]).get("/")
+    assert reply.status_code == 401
 
 
 def test_loading_the_plugin_loads_no_web_framework():
