@@ -82,8 +82,8 @@ def _dag_arguments(pipeline: Pipeline, declared: Stage, body: Body, given: dict[
         else CronTriggerTimetable(declared.schedule, timezone=pipeline.timezone)
     )
     form = {"item_id": Param(None, type=["null", "string"], title="Item", description=_FORM_HELP)}
+    # No start_date: with one, unpausing the entry stage would start an intake for the slot that has passed.
     return {
-        "start_date": START_DATE,
         "catchup": False,
         "max_active_runs": MAX_ACTIVE_RUNS,
         "doc_md": _documentation(pipeline, declared, body),
