@@ -36,7 +36,7 @@ def crash_ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
 
 @pytest.fixture(scope="module")
 def crashing_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowInstance]:
-    """A running Airflow with the DAGs of ``dags_folder``: PostgreSQL where there is one (CI must have one)."""
+    """A running Airflow with the DAGs of ``dags_folder``, on PostgreSQL where there is one (CI must)."""
     server = os.environ.get("RELAY_TEST_POSTGRES_URL")
     if not server and os.environ.get("CI") == "true":
         pytest.fail("RELAY_TEST_POSTGRES_URL is not set: CI runs Airflow on PostgreSQL", pytrace=False)

@@ -1,4 +1,4 @@
-"""Children of a process that has imported everything already: they start within milliseconds and may be killed."""
+"""Children of a process that has imported everything already: they start at once and may be killed."""
 
 from __future__ import annotations
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow_relay.clock import utcnow
+from airflow_relay.core.item import Run
 from airflow_relay.core.naming import slug
-from airflow_relay.core.states import TERMINAL, RunState
+from airflow_relay.core.states import TERMINAL
 from airflow_relay.ledger import items, runs
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.operators.trigger import send_grants
@@ -29,38 +33,38 @@ PROCESSES = 8
 LIMITS = {"first": 12, "second": 6, "third": 4}
 SUICIDE = 0.03
 """Chance to die at each place between two durable steps, beside the kills from outside."""
-MEAN_LIFE_S = 0.05
-"""Between two kills from outside, each of any of the processes."""
+STEPS_PER_KILL = 6
+"""Mean number of durable steps between two kills from outside: by progress, whatever the machine's load."""
 PIPELINE = line("line", **LIMITS)
 
 
 class Worker:
-    """What a stage's task process does, again and again, for whatever run it comes by."""
+    """What a stage's task process does, again and again, for whatever run it comes by.
 
-    def __init__(self, url: str, folder: Path, seed: int) -> None:
+    :param told: file descriptor that gets a byte for each step done, for the one who kills.
+    """
+
+    def __init__(self, url: str, folder: Path, seed: int, told: int) -> None:
         self.ledger = Ledger(url, MemoryObjects())
         self.airflow = folder / "airflow"
         self.dice = random.Random(seed)
+        self.told = told
 
     def run(self) -> None:
         """Until every item has come to its end."""
         while True:
             with self.ledger.read() as tx:
                 open_runs = runs.open_runs(tx)
-                over = not open_runs and all(i.state in TERMINAL for i in items.listing(tx, limit=10_000))
-            if over:
+            known_to_airflow = [r for r in open_runs if r.confirmed_at is not None]
+            if known_to_airflow:
+                self.serve(self.dice.choice(known_to_airflow))
+            elif open_runs:
+                self.send(self.outbox())
+            elif is_over(self.ledger):
                 return
-            self.send(self.ledger.unconfirmed(utcnow() + runs.RESEND_AFTER))
-            self.dispatch()
-            if open_runs:
-                self.serve(self.dice.choice(open_runs).id)
 
-    def serve(self, run_id: int) -> None:
+    def serve(self, run: Run) -> None:
         """Guard, work, hand off; whoever else serves the same run at this moment."""
-        with self.ledger.read() as tx:
-            run = runs.by_id(tx, run_id)
-        if run.confirmed_at is None:
-            return  # Airflow starts no task of a run that it does not have
         drive = Driver(self.ledger, PIPELINE)
         drive.now = utcnow()
         if drive.guard(run).decision.action.value != "go_on":
@@ -70,13 +74,14 @@ class Worker:
         self.may_die()
         self.send(done.grants)
 
-    def dispatch(self) -> None:
-        drive = Driver(self.ledger, PIPELINE)
-        drive.now = utcnow()
-        self.send(drive.dispatch())
-
-    def send(self, grants: Any) -> None:
+    def send(self, grants: Iterable[Run]) -> None:
         send_grants(self.ledger, grants, trigger=self.trigger)
+        self.may_die()
+
+    def outbox(self) -> list[Run]:
+        """Grants that nobody has confirmed; without the minute in which Relay leaves them to their sender."""
+        with self.ledger.write() as tx:
+            return runs.claim_unconfirmed(tx, utcnow(), older_than=timedelta(0))
 
     def trigger(self, *, dag_id: str, run_id: str, **_: Any) -> bool:
         """Airflow's part: a run id exists once."""
@@ -90,8 +95,15 @@ class Worker:
         return True
 
     def may_die(self) -> None:
+        os.write(self.told, b".")
         if self.dice.random() < SUICIDE:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_over(ledger: Ledger) -> bool:
+    """Whether every item has come to its end."""
+    with ledger.read() as tx:
+        return all(i.state in TERMINAL for i in items.listing(tx, limit=10_000))
 
 
 class Drama:
@@ -105,6 +117,7 @@ class Drama:
         self.started = 0
         self.killed = 0
         self.most_used: Counter[str] = Counter()
+        self.steps, self.told = os.pipe()
         for name in ("airflow", "errors"):
             (folder / name).mkdir()
 
@@ -115,8 +128,9 @@ class Drama:
         )
         began = time.monotonic()
         workers = {self.start() for _ in range(PROCESSES)}
-        while not self.is_over():
-            time.sleep(self.dice.expovariate(1 / MEAN_LIFE_S))
+        while not is_over(self.ledger):
+            self.wait_for_steps(self.dice.randint(1, 2 * STEPS_PER_KILL))
+            self.look()
             workers = {pid for pid in workers if not forking.has_ended(pid)}
             if workers:
                 victim = self.dice.choice(sorted(workers))
@@ -137,14 +151,19 @@ class Drama:
     def start(self) -> int:
         self.started += 1
         seed = self.dice.randrange(2**32)
-        return forking.fork(lambda: Worker(self.url, self.folder, seed).run(), errors=self.folder / "errors")
+        return forking.fork(
+            lambda: Worker(self.url, self.folder, seed, self.told).run(), errors=self.folder / "errors"
+        )
 
-    def is_over(self) -> bool:
+    def wait_for_steps(self, count: int) -> None:
+        """Until so many steps were made, or none came for a moment (everybody is dead, or all is done)."""
+        while count > 0 and select.select([self.steps], [], [], 1.0)[0]:
+            count -= len(os.read(self.steps, count))
+
+    def look(self) -> None:
+        """Keep the highest use of each capacity key."""
         with self.ledger.read() as tx:
             self.most_used |= Counter(runs.usage(tx))
-            return all(i.state in TERMINAL for i in items.listing(tx, limit=10_000)) and not [
-                r for r in runs.open_runs(tx) if r.state is RunState.OPEN
-            ]
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from airflow_relay.ledger.errors import LedgerNotReadyError
 
 BUSY_TIMEOUT_S: Final = 30
-"""How long a SQLite writer waits for another; writes are short, so only a hung one makes this pass."""
+"""How long a SQLite connection waits for one that stands in no line: the ``sqlite3`` shell, a checkpoint."""
 
 _SWITCH_PAUSE_S: Final = 0.02
 
@@ -120,17 +121,45 @@ class Tx:
 
 
 @contextmanager
+def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
+    """One transaction, its errors as the driver raises them."""
+    with _turn(engine) if write else nullcontext(), engine.connect() as raw:
+        conn = raw.execution_options(**{_WRITE: write})
+        with conn.begin():
+            yield conn
+
+
+@contextmanager
+def _turn(engine: Engine) -> Iterator[None]:
+    """Stand in line for SQLite's only write lock.
+
+    SQLite lets waiting writers ask again at growing intervals, so whoever has waited longest comes up least
+    often, and the lock stays free meanwhile. The kernel wakes those who block in ``flock`` in the order in
+    which they came, and takes the lock from a process that is killed. (A stricter order, in which nobody may
+    take the lock again before the one woken for it, was measured as well: a seventh of the writes.)
+    """
+    name = engine.url.database
+    if engine.dialect.name != "sqlite" or not name or name == ":memory:":
+        yield
+        return
+    line = os.open(f"{name}.line", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(line, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(line, fcntl.LOCK_UN)  # a child that was forked in between would keep it otherwise
+        os.close(line)
+
+
+@contextmanager
 def connected(url: str, *, write: bool) -> Iterator[Connection]:
     """A connection inside one transaction: committed at the end of the block, rolled back by an exception.
 
     :raises LedgerNotReadyError: the database cannot be reached, or the schema is missing.
     """
-    engine = engine_for(url)
     try:
-        with engine.connect() as raw:
-            conn = raw.execution_options(**{_WRITE: write})
-            with conn.begin():
-                yield conn
+        with transaction(engine_for(url), write=write) as conn:
+            yield conn
     except DBAPIError as error:
         if _missing_table(error):  # which is an OperationalError too on SQLite
             raise LedgerNotReadyError(

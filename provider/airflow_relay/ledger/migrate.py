@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, insert, select, text
 
-from airflow_relay.ledger.engine import engine_for
+from airflow_relay.ledger.engine import engine_for, transaction
 from airflow_relay.ledger.errors import LedgerNotReadyError
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, VERSION_TABLE, meta
 
@@ -71,13 +71,10 @@ def _refuse_newer(conn: Connection) -> None:
 @contextmanager
 def _exclusive(url: str) -> Iterator[Connection]:
     """A connection in one transaction that no other migration shares."""
-    engine = engine_for(url)
-    with engine.connect() as raw:
-        conn = raw.execution_options(relay_write=True)
-        with conn.begin():
-            if conn.dialect.name == "postgresql":
-                conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
-            yield conn
+    with transaction(engine_for(url), write=True) as conn:
+        if conn.dialect.name == "postgresql":
+            conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+        yield conn
 
 
 def _identity(conn: Connection) -> str:
