@@ -69,24 +69,22 @@ def draft_stage(publication: Pipeline) -> None:
     def draft() -> AgentJobOperator:
         """Take in a manuscript, or write from passages; after the critics, with what they have found."""
 
-        @task
+        @task(multiple_outputs=True)
         def material() -> dict[str, Any]:
             from include.newsroom.desk import draft_job
 
             item = current_item()
             return draft_job(item.payload, earlier_work(), status=item.status)
 
-        chosen = "ti.xcom_pull(task_ids='material')"
-        job = AgentJobOperator(
+        made = material()
+        return AgentJobOperator(
             task_id="draft",
-            input=f"{{{{ {chosen}['input'] }}}}",
+            input=made["input"],
             model=MODEL,
-            instructions=f"{{{{ instructions({chosen}['job']) }}}}",
-            metadata={"job": f"{{{{ {chosen}['job'] }}}}"},
+            instructions="{{ instructions(ti.xcom_pull(task_ids='material', key='job')) }}",
+            metadata={"job": made["job"]},
             **RETRY,
         )
-        material() >> job
-        return job
 
 
 def critique_stage(publication: Pipeline) -> None:

@@ -22,6 +22,7 @@ from airflow_relay.core.states import (
 )
 from airflow_relay.ledger import codec, items
 from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.schema import items as item_table
 from airflow_relay.ledger.schema import runs, slots
 
 RESEND_AFTER: Final = timedelta(seconds=60)
@@ -105,8 +106,9 @@ def by_id(tx: Tx, run: int) -> Run:
 
 def lock_with_item(tx: Tx, run: int) -> tuple[Item, Run]:
     """The run and its item, both safe from other writers: whoever changes a run locks its item first."""
-    item = items.locked(tx, by_id(tx, run).item_id)
-    return item, by_id(tx, run)
+    owner = select(runs.c.item_id).where(runs.c.id == run).scalar_subquery()
+    row = tx.conn.execute(select(item_table).where(item_table.c.id == owner).with_for_update()).one()
+    return codec.item_from(row), by_id(tx, run)
 
 
 def newest(tx: Tx, item_id: int) -> Run | None:
