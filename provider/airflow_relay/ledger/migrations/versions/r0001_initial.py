@@ -156,7 +156,8 @@ def upgrade() -> None:
             "clear_number",
             name=op.f("uq_track_groups_dag_id_run_id_name_clear_number"),
         ),
-        comment="one dispatch of parallel tracks: where its clock starts; clear_number: of the last dispatch try",
+        comment="one dispatch of parallel tracks: where its clock starts; "
+        "clear_number: of the last dispatch try",
     )
     op.create_table(
         "dead_letters",
@@ -340,7 +341,8 @@ def upgrade() -> None:
         sa.Column("result", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["group_id"], ["track_groups.id"], name=op.f("fk_tracks_group_id")),
         sa.PrimaryKeyConstraint("group_id", "name", name=op.f("pk_tracks")),
-        comment="max_wallclock in seconds; task: the task that does the work, as <task_id> or <task_id>_<index>",
+        comment="max_wallclock in seconds; task: the task that does the work, as "
+        "<task_id> or <task_id>_<index>",
     )
     op.create_table(
         "slots",
