@@ -16,7 +16,7 @@ export TMPDIR := $(CURDIR)/.work/tmp
 export AIRFLOW_HOME := $(CURDIR)/.work/airflow
 export PYTHONPATH :=
 
-.PHONY: help env demo-stop setup test test-unit test-integration test-airflow test-crash test-browser lint format demo bench constraints wheel clean
+.PHONY: help env demo-stop setup test test-unit test-integration test-airflow test-kills test-crash test-browser lint format demo bench constraints wheel clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ setup: ## Create .venv with everything needed (at once when up to date)
 	@mkdir -p .work/cache .work/tmp
 	@scripts/setup.sh
 
-test: test-unit test-integration ## Set up and run the tests (the short suite)
+test: test-unit test-integration test-kills ## Set up and run the tests (the short suite)
 
 test-unit: setup ## Unit, contract and DAG tests
 	$(PY) -m pytest -n auto -m "not slow" $(wildcard tests/unit tests/contract tests/dags) $(ARGS)
@@ -35,6 +35,9 @@ test-integration: setup ## Tests against a real Airflow (the short ones)
 
 test-airflow: setup ## Tests against a real Airflow, the slow ones included
 	$(PY) -m pytest tests/integration $(ARGS)
+
+test-kills: setup ## Kill processes that work on a ledger (the short version)
+	$(PY) -m pytest -m "not slow" tests/crash $(ARGS)
 
 test-crash: setup ## Kill processes at every named point and check that nothing is lost
 	$(PY) -m pytest tests/crash $(ARGS)

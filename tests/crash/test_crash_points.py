@@ -26,6 +26,8 @@ from airflow_relay.ledger import runs
 from airflow_relay.ledger.schema import slots
 from integration.relay_on_airflow import RelayOnAirflow
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
 SWEEP_DAG = "relay__recovery"
 STAGES = ("first", "second", "third")
 
