@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -15,6 +16,8 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     FromClause,
+    Integer,
+    Select,
     bindparam,
     cast,
     func,
@@ -31,11 +34,14 @@ from airflow_relay.core.snapshot import Candidate, Group
 from airflow_relay.core.states import ItemState
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import items
-from airflow_relay.ledger.types import to_micros
+from airflow_relay.ledger.types import Instant, to_micros
 
 _BAND: Final = timedelta(hours=2) // timedelta(microseconds=1)
 _ALIKE: Final = ("pipeline", "stage", "dag_id", "klass", "rank", "keys")
 """What the items of a group have in common, in the order of the index."""
+
+_ALL: Final = 2**31 - 1
+_MOST: Final = bindparam("most", type_=Integer)
 
 
 def groups(tx: Tx, now: datetime, *, most: int | None = None) -> list[Group]:
@@ -43,21 +49,7 @@ def groups(tx: Tx, now: datetime, *, most: int | None = None) -> list[Group]:
 
     :param most: counting stops here, so that ``count`` means "at least so many"; ``None`` counts all.
     """
-    found = _kinds()
-    own, counted = items.alias("own"), items.alias("counted")
-    oldest = (
-        select(own.c.ready_since)
-        .where(_same(own, found), _due(own, now))
-        .order_by(own.c.ready_since)
-        .limit(1)
-        .correlate(found)
-    )
-    few = select(counted.c.id).where(_same(counted, found), _due(counted, now)).limit(most).correlate(found)
-    query = select(
-        *_alike(found),
-        oldest.scalar_subquery().label("oldest"),
-        select(func.count()).select_from(few.subquery("few")).scalar_subquery().label("number"),
-    ).where(found.c.pipeline.is_not(None))
+    values = {"now": now, "most": _ALL if most is None else most}
     return [
         Group(
             pipeline=r.pipeline,
@@ -69,7 +61,7 @@ def groups(tx: Tx, now: datetime, *, most: int | None = None) -> list[Group]:
             count=r.number,
             oldest=r.oldest,
         )
-        for r in tx.conn.execute(query.order_by(*_alike(found)))
+        for r in tx.conn.execute(_groups_statement(), values)
         if r.number
     ]
 
@@ -78,24 +70,13 @@ def candidates(tx: Tx, group: Group, wanted: int, now: datetime) -> Sequence[Can
     """The first ``wanted`` of a group in the order of the rules: aged band, own priority, age."""
     if wanted <= 0:
         return ()
-    t = items.c
-    waited = literal(to_micros(now), BigInteger) - type_coerce(t.ready_since, BigInteger)
-    band = waited // literal(_BAND, BigInteger)
-    query = (
-        select(t.id, t.priority, t.ready_since, t.not_before)
-        .where(
-            _ready(items),
-            t.pipeline == group.pipeline,
-            t.stage == group.stage,
-            t.dag_id == group.dag_id,
-            t.klass == group.klass,
-            t.rank == group.rank,
-            t["keys"] == list(group.keys),
-            _due(items, now),
-        )
-        .order_by(band.desc(), t.priority.desc(), t.ready_since, t.id)
-        .limit(wanted)
-    )
+    values = {
+        "now": now,
+        "at": to_micros(now),
+        "most": wanted,
+        **{f"of_{name}": getattr(group, name) for name in _ALIKE},
+        "of_keys": list(group.keys),
+    }
     return [
         Candidate(
             item_id=r.id,
@@ -109,15 +90,59 @@ def candidates(tx: Tx, group: Group, wanted: int, now: datetime) -> Sequence[Can
             ready_since=r.ready_since,
             not_before=r.not_before,
         )
-        for r in tx.conn.execute(query)
+        for r in tx.conn.execute(_candidates_statement(), values)
     ]
 
 
 def dags(tx: Tx) -> set[str]:
     """DAGs that have ready items: those whose pause state matters to the next decision."""
+    return set(tx.conn.execute(_dags_statement()).scalars())
+
+
+# Building such a statement costs more than running it, so a process does it once.
+
+
+@cache
+def _groups_statement() -> Select[Any]:
     found = _kinds()
-    query = select(found.c.dag_id).where(found.c.dag_id.is_not(None))
-    return set(tx.conn.execute(query).scalars())
+    own, counted = items.alias("own"), items.alias("counted")
+    oldest = (
+        select(own.c.ready_since)
+        .where(_same(own, found), _due(own))
+        .order_by(own.c.ready_since)
+        .limit(1)
+        .correlate(found)
+    )
+    few = select(counted.c.id).where(_same(counted, found), _due(counted)).limit(_MOST).correlate(found)
+    return (
+        select(
+            *_alike(found),
+            oldest.scalar_subquery().label("oldest"),
+            select(func.count()).select_from(few.subquery("few")).scalar_subquery().label("number"),
+        )
+        .where(found.c.pipeline.is_not(None))
+        .order_by(*_alike(found))
+    )
+
+
+@cache
+def _candidates_statement() -> Select[Any]:
+    t = items.c
+    waited = bindparam("at", type_=BigInteger) - type_coerce(t.ready_since, BigInteger)
+    band = waited // literal(_BAND, BigInteger)
+    same = [column == bindparam(f"of_{column.name}", type_=column.type) for column in _alike(items)]
+    return (
+        select(t.id, t.priority, t.ready_since, t.not_before)
+        .where(_ready(items), *same, _due(items))
+        .order_by(band.desc(), t.priority.desc(), t.ready_since, t.id)
+        .limit(_MOST)
+    )
+
+
+@cache
+def _dags_statement() -> Select[Any]:
+    found = _kinds()
+    return select(found.c.dag_id).where(found.c.dag_id.is_not(None))
 
 
 def _kinds() -> CTE:
@@ -162,5 +187,5 @@ def _ready(rows: FromClause) -> ColumnElement[bool]:
     return condition
 
 
-def _due(rows: FromClause, now: datetime) -> ColumnElement[bool]:
-    return or_(rows.c.not_before.is_(None), rows.c.not_before <= now)
+def _due(rows: FromClause) -> ColumnElement[bool]:
+    return or_(rows.c.not_before.is_(None), rows.c.not_before <= bindparam("now", type_=Instant))
