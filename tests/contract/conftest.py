@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from airflow_relay.ledger.engine import engine_for
 from airflow_relay.ledger.migrate import upgrade
-from airflow_relay.ledger.schema import metadata
+from airflow_relay.ledger.schema import meta, metadata
 from airflow_relay.ledger.store import Ledger
 from support.pipelines import Driver, MemoryObjects, line, loop
 
@@ -58,6 +59,9 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def ledger(ledger_url: str) -> Ledger:
+    """An empty ledger with an identity of its own: keys of agent jobs are made from it."""
+    with engine_for(ledger_url).begin() as conn:
+        conn.execute(update(meta).where(meta.c.name == "ledger_id").values(value=str(uuid.uuid4())))
     return Ledger(ledger_url, MemoryObjects())
 
 

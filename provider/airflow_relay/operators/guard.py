@@ -27,6 +27,9 @@ log: Final = logging.getLogger(__name__)
 SLOT_RETRY: Final = timedelta(seconds=30)
 """How long a run that was cleared by hand waits before it asks again for its slots."""
 
+START_OVER: Final = timedelta(seconds=5)
+"""Not at once: a busy scheduler can take the first attempt's end for the second's, and fails the task."""
+
 _SKIPS: Final = frozenset({GuardAction.SKIP_CLOSED, GuardAction.SKIP_SUPERSEDED})
 _REFUSES: Final = frozenset({GuardAction.REFUSE_NEWER, GuardAction.REFUSE_FINISHED})
 _REOPENS: Final = frozenset({GuardAction.REOPEN, GuardAction.REWIND})
@@ -122,8 +125,8 @@ class Guard:
         )
         if adopted is None:
             raise _wait(SLOT_RETRY)
-        # The templates of this task were rendered while the run had no item: it starts over at once.
-        raise _wait(timedelta(0))
+        # The templates of this task were rendered while the run had no item: it starts over.
+        raise _wait(START_OVER)
 
     def _obey(self, guarded: Guarded) -> None:
         decision = guarded.decision
