@@ -71,7 +71,8 @@ def measure_guard(name: str, url: str) -> None:
     forked = statistics.median(forked_process(run_id) for _ in range(ROUNDS))
     verdict = "met" if forked <= READ_TARGET_MS else "missed"
     print(
-        f"{name}: first guarded read {forked:.0f} ms in a forked task process (target {READ_TARGET_MS:.0f}: {verdict});"
+        f"{name}: first guarded read {forked:.0f} ms in a forked task process "
+        f"(target {READ_TARGET_MS:.0f}: {verdict});"
     )
     print(f"  without the preload {reads:.0f} ms, and {imports:.0f} ms of imports")
 
