@@ -220,6 +220,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     places = Places(options.folder.resolve())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    # A shell without job control starts its background commands with SIGINT ignored, and so does some CI.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if options.stop:
             say("stopped" if stop_earlier(places) else "nothing is running")
