@@ -95,9 +95,11 @@ class HandOff(RelayTrigger):
         """
         ledger, dag_run = get_ledger(), context["dag_run"]
         run = ledger.find_run(dag_run.dag_id, dag_run.run_id)
-        if run is None:
-            return self._take_in(ledger, context)
         states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
+        if run is None:
+            if completion_of(states, self.shape).result is RunResult.FAILED:
+                raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. The run has no item.")
+            return self._take_in(ledger, context)
         completion = self._completion(context, states)
         text = "The run was closed before."
         if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
