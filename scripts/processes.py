@@ -97,36 +97,61 @@ class ManagedProcess:
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
 
 
-class ProcessFamily:
-    """All processes started for one purpose; :meth:`stop` ends them, and so does the death of this process.
+class Reaper:
+    """A process that ends every process with its marker when :meth:`close` is called or this process is gone.
 
-    Every member carries a marker in its environment, which its own children inherit whatever group they move
-    to. A reaper process holds the reading end of a pipe. When the pipe closes, because :meth:`stop` was
-    called or because this process is gone (also by SIGKILL), it ends every process with the marker and drops
-    the databases it was told of.
+    Whoever is started with :attr:`environment` carries the marker, and so do its own children, whatever group
+    they move to. The reaper holds the reading end of a pipe: it closes with this process, also by SIGKILL.
     """
 
-    def __init__(self, log_folder: Path) -> None:
+    def __init__(self) -> None:
         self.marker = uuid.uuid4().hex
-        self._log_folder = log_folder
-        self._members: dict[str, ManagedProcess] = {}
-        self._reaper = subprocess.Popen(
+        # setproctitle would overwrite the environment that the reaper looks at.
+        self.environment = {reaper.MARKER: self.marker, "SPT_NOENV": "1"}
+        self._process = subprocess.Popen(
             [sys.executable, reaper.__file__, self.marker],
             stdin=subprocess.PIPE,
             start_new_session=True,
             text=True,
         )
 
-    def _tell_reaper(self, **message: str) -> None:
-        if self._reaper.stdin is None:
+    def tell(self, **message: str) -> None:
+        """Send it one of the messages of ``reaper.py``."""
+        if self._process.stdin is None:
             raise RuntimeError("the reaper has no pipe")
-        self._reaper.stdin.write(json.dumps(message) + "\n")
-        self._reaper.stdin.flush()
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """Let it do its work now, and wait for its end. Idempotent.
+
+        :raises RuntimeError: it failed.
+        """
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.close()
+        if self._process.wait() != 0:
+            raise RuntimeError(f"the reaper failed with exit code {self._process.returncode}")
+
+
+class ProcessFamily:
+    """All processes started for one purpose; :meth:`stop` ends them, and so does the death of this process.
+
+    Its :class:`Reaper` also drops the databases that it was told of.
+    """
+
+    def __init__(self, log_folder: Path) -> None:
+        self._log_folder = log_folder
+        self._members: dict[str, ManagedProcess] = {}
+        self._reaper = Reaper()
+
+    @property
+    def marker(self) -> str:
+        """What ``reaper.end_family`` finds the members by."""
+        return self._reaper.marker
 
     def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str]) -> ManagedProcess:
         """Start ``command``; its output goes to ``<log folder>/<name>.log``."""
-        # setproctitle would overwrite the environment that the reaper looks at.
-        marked = {**env, reaper.MARKER: self.marker, "SPT_NOENV": "1"}
+        marked = {**env, **self._reaper.environment}
         member = ManagedProcess(name, command, env=marked, log_file=self._log_folder / f"{name}.log")
         member.start()
         self._members[name] = member
@@ -134,30 +159,21 @@ class ProcessFamily:
 
     def drop_at_end(self, server_url: str, url: str) -> None:
         """Drop the PostgreSQL database ``url`` when the family has ended."""
-        self._tell_reaper(server_url=server_url, drop=url)
+        self._reaper.tell(server_url=server_url, drop=url)
 
     def detach(self) -> None:
         """Leave everything running when this process ends; ``reaper.end_family(marker)`` ends it later."""
-        self._tell_reaper(detach="yes")
-        self._close()
+        self._reaper.tell(detach="yes")
+        self._reaper.close()
 
     def stop(self) -> None:
         """Ask all members to end, kill what is left after a grace period, drop the databases. Idempotent."""
-        if self._reaper.poll() is None:
-            self._close()
+        self._reaper.close()
         wait_until(
             lambda: not any(member.is_running for member in self._members.values()),
             what="all processes to end",
             interval=0.02,
         )
-
-    def _close(self) -> None:
-        if self._reaper.stdin is not None and not self._reaper.stdin.closed:
-            self._reaper.stdin.close()
-        if self._reaper.wait() != 0:
-            raise RuntimeError(
-                f"the reaper of {self._log_folder} failed with exit code {self._reaper.returncode}"
-            )
 
 
 def environment_without_airflow() -> dict[str, str]:

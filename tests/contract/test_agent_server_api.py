@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import textwrap
 
 import httpx
+import psutil
 import pytest
 from tests.support.agent_server import AgentServerProcess
+
+from polling import wait_until
 
 PAYLOAD = {"draft": "# Pools\n\nA pool has a fixed number of slots [1]."}
 
@@ -114,6 +119,27 @@ def test_ctrl_c_ends_it_cleanly_with_jobs_in_work():
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(30) == 0
         assert "Traceback" not in server.log()
+
+
+def test_the_server_of_a_test_ends_with_the_process_that_started_it():
+    program = """
+        import sys
+        from tests.support.agent_server import AgentServerProcess
+        with AgentServerProcess() as server:
+            print(server.process.pid, flush=True)
+            sys.stdin.read()
+    """
+    starter = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    server = psutil.Process(int(starter.stdout.readline()))
+    starter.send_signal(signal.SIGKILL)
+    starter.communicate()
+    wait_until(lambda: not server.is_running(), what="the agent server to end", timeout=30)
 
 
 def test_admin_does_not_exist_without_allow_faults(tmp_path):

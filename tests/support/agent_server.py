@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from processes import Reaper
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,6 +37,8 @@ HEALTH_PAUSE = 0.2
 
 class AgentServerProcess:
     """Starts on a free port with faults allowed; a restart keeps the port, so that clients find it again.
+
+    It ends with the process that started it, also when that is killed.
 
     :param state: SQLite file, for tests that restart the server; default: jobs live in memory.
     :param token: bearer token of the API; default: none is asked for.
@@ -56,6 +60,7 @@ class AgentServerProcess:
         self.admin_token = secrets.token_hex(8)
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
+        self._reaper: Reaper | None = None
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by stop()
         self._args = ["--workers", str(workers), "--allow-faults", *extra_args]
         for backend in backends:
@@ -74,7 +79,12 @@ class AgentServerProcess:
 
     def start(self) -> Self:
         """Returns when the server answers. Raises RuntimeError with its log if it does not come up."""
-        env = {**os.environ, "RELAY_AGENT_ADMIN_TOKEN": self.admin_token}
+        self._reaper = self._reaper or Reaper()
+        env = {
+            **os.environ,
+            **self._reaper.environment,
+            "RELAY_AGENT_ADMIN_TOKEN": self.admin_token,
+        }
         if self.token is not None:
             env["RELAY_TEST_AGENT_TOKEN"] = self.token
         self.process = subprocess.Popen(
@@ -97,6 +107,8 @@ class AgentServerProcess:
     def stop(self) -> None:
         """End it politely, then firmly; the log is gone afterwards."""
         self._end(signal.SIGTERM)
+        if self._reaper is not None:
+            self._reaper.close()
         self._log.close()
 
     def kill(self) -> None:
