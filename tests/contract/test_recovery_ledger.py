@@ -175,6 +175,38 @@ def test_a_run_found_dead_counts_from_its_last_activity_before_that(drive, sweep
     assert drive.item("a").attempts == 1
 
 
+def test_a_run_queued_behind_a_paused_dag_waits_and_takes_no_place_in_the_sweep(drive):
+    """The DAG may be unpaused between the question and the decision: Airflow then starts the run itself."""
+    (queued,) = drive.intake("queued")
+    drive.ledger.confirm([queued.id], drive.now)
+    one_failed(drive, "failed")
+    drive.later(hours=3)
+    sweeper = Sweeper(drive, RuleSet(refires_per_sweep=1))
+    plan = sweeper.plan({queued.item_id: Heard(RunLiveness.QUEUED_PAUSED)})
+    assert plan.counts == {RecoveryAction.SKIP_PAUSED: 1, RecoveryAction.REFIRE: 1}
+    assert [run.item_id for run in sweeper.perform(plan)] == [drive.item("failed").id]
+    assert drive.run(queued).state is RunState.OPEN
+    assert drive.item("queued").attempts == 0
+
+
+def test_an_item_that_ended_during_the_sweep_is_left_and_takes_no_place_in_it(drive):
+    """This very sweep has recorded its lost run; before it decides, a person discards the item."""
+    (run,) = drive.intake("ended")
+    drive.ledger.confirm([run.id], drive.now)
+    drive.guard(run)
+    idle_since = drive.item("ended").last_activity_at
+    drive.later(seconds=1)
+    one_failed(drive, "failed")
+    drive.later(hours=3)
+    drive.end(run, result=RunResult.LOST)
+    actions.discard(drive.ledger, "ended", by="ada", now=drive.now, pipeline="line")
+    sweeper = Sweeper(drive, RuleSet(refires_per_sweep=1))
+    plan = sweeper.plan({run.item_id: Heard(RunLiveness.NO_RUN, since=idle_since)})
+    assert plan.counts == {RecoveryAction.LEAVE: 1, RecoveryAction.REFIRE: 1}
+    assert [granted.item_id for granted in sweeper.perform(plan)] == [drive.item("failed").id]
+    assert drive.item("ended").state is ItemState.DISCARDED
+
+
 def test_an_item_in_flight_whose_run_is_closed_is_taken_up(drive, sweeper):
     """No path leads there; if one did, the item would still be moved."""
     (run,) = drive.intake("a")
