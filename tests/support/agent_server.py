@@ -61,7 +61,8 @@ class AgentServerProcess:
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
         self._reaper: Reaper | None = None
-        self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by stop()
+        # For appending: reading moves the position that the server's writes share.
+        self._log = tempfile.TemporaryFile("a+", encoding="utf-8")  # noqa: SIM115 - closed by stop()
         self._args = ["--workers", str(workers), "--allow-faults", *extra_args]
         for backend in backends:
             self._args += ["--backend", backend]

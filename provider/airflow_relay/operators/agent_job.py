@@ -236,6 +236,7 @@ class AgentJobOperator(BaseOperator):
             key=job.key if isinstance(attempt.records, LedgerJobs) else None,
             patience=self.lost_contact_after.total_seconds(),
             hint=snapshot.poll_after,
+            since=utcnow().isoformat(),
             cancel_on_kill=self.on_kill_cancel,
         )
         self.defer(

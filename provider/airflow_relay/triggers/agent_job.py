@@ -49,6 +49,7 @@ class AgentJobTrigger(BaseTrigger):
     :param key: the job's key in the ledger; ``None`` outside Relay's stages.
     :param patience: seconds for which polls may fail before contact counts as lost.
     :param hint: seconds that the server asked to wait before the first poll.
+    :param since: when the task was deferred, ISO 8601 with offset; ``None`` = just now.
     :param cancel_on_kill: whether marking the deferred task cancels the job.
     """
 
@@ -63,6 +64,7 @@ class AgentJobTrigger(BaseTrigger):
         key: str | None = None,
         patience: float = 900.0,
         hint: float | None = None,
+        since: str | None = None,
         cancel_on_kill: bool = True,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -74,6 +76,7 @@ class AgentJobTrigger(BaseTrigger):
         self.key = key
         self.patience = patience
         self.hint = hint
+        self.since = since
         self.cancel_on_kill = cancel_on_kill
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -89,6 +92,7 @@ class AgentJobTrigger(BaseTrigger):
                 "key": self.key,
                 "patience": self.patience,
                 "hint": self.hint,
+                "since": self.since,
                 "cancel_on_kill": self.cancel_on_kill,
             },
         )
@@ -106,7 +110,8 @@ class AgentJobTrigger(BaseTrigger):
         pace = Pace(self.interval, until, patience, random.random)
         protocol: AgentProtocol | None = None
         ref = JobRef.from_json(self.ref)
-        wait: float | None = pace.first(utcnow(), self.hint)
+        since = None if self.since is None else datetime.fromisoformat(self.since)
+        wait: float | None = pace.first(utcnow(), self.hint, since)
         text = ""
         while wait is not None:
             await asyncio.sleep(wait)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-JITTER: Final = 0.1
-"""Polls come up to this share later than asked, so that jobs submitted together are not polled together."""
+JITTER: Final = 0.05
+"""Polls come up to this share later than asked, so that jobs polled together drift apart."""
 MAX_BACKOFF: Final = 4
 """After failures the interval doubles, up to this many times itself."""
 SHORTEST: Final = 0.2
@@ -32,9 +32,17 @@ class Pace:
     failing_since: datetime | None = None
     failures: int = 0
 
-    def first(self, now: datetime, hint: float | None = None) -> float:
-        """Seconds until the first poll: a full interval, since a trigger that fires at once is misread."""
-        return self._bounded(max(self.interval, hint or 0.0), now)
+    def first(self, now: datetime, hint: float | None = None, since: datetime | None = None) -> float:
+        """Seconds until the first poll: a full interval, since a trigger that fires at once is misread.
+
+        :param since: when the task was deferred. A triggerer that takes over begins with thousands of old
+            triggers in one moment: those are polled at any time within the next interval.
+        """
+        asked = max(self.interval, hint or 0.0)
+        left = asked if since is None else asked - (now - since).total_seconds()
+        if left <= 0:
+            return self._bounded(self.interval * self.spread(), now, jitter=0.0)
+        return self._bounded(min(left, asked), now)
 
     def after_answer(self, now: datetime, hint: float | None = None) -> float:
         """Seconds until the next poll, after one that was answered; ``hint``: what the server asked for."""
@@ -54,6 +62,6 @@ class Pace:
         backoff = self.interval * min(2 ** (self.failures - 1), MAX_BACKOFF)
         return self._bounded(max(backoff, hint or 0.0), now)
 
-    def _bounded(self, seconds: float, now: datetime) -> float:
-        spread = seconds * (1 + JITTER * self.spread())
+    def _bounded(self, seconds: float, now: datetime, *, jitter: float = JITTER) -> float:
+        spread = seconds * (1 + jitter * self.spread())
         return max(0.0, min(spread, (self.deadline - now).total_seconds()))

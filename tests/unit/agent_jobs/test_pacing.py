@@ -26,6 +26,20 @@ def test_a_poll_is_never_sooner_than_asked_and_not_much_later(interval, hint, sp
         assert asked <= wait <= asked * (1 + JITTER)
 
 
+@given(SECONDS, HINTS, SPREAD, st.floats(-60, 20_000))
+def test_a_trigger_that_is_taken_over_waits_what_is_left_and_an_old_one_any_part_of_an_interval(
+    interval, hint, spread, age
+):
+    since, asked = NOW - timedelta(seconds=age), max(interval, hint or 0)
+    wait = pace(interval, spread).first(NOW, hint, since)
+    if (NOW - since).total_seconds() >= asked:
+        assert wait == interval * spread
+    else:
+        # A clock that is behind the worker's makes nobody wait for longer than a fresh trigger does.
+        left = min(asked, asked - (NOW - since).total_seconds())
+        assert left <= wait <= left * (1 + JITTER)
+
+
 @given(SECONDS, HINTS, SPREAD, st.integers(0, 100))
 def test_no_wait_goes_past_the_deadline(interval, hint, spread, left):
     made = pace(interval, spread, left)
