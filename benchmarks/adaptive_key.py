@@ -27,6 +27,7 @@ from typing import Any
 import httpx
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors import classify

@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 
 from airflow_relay.local_agent.jobs import TERMINAL, JobStatus  # noqa: E402
 from support.agent_server import AgentServerProcess  # noqa: E402 - needs the path above

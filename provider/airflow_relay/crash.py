@@ -11,7 +11,8 @@ from typing import Final
 from airflow_relay.clock import test_switch
 
 CRASH_VARIABLE: Final = "RELAY_CRASH_AT"
-"""``<point>`` kills each time; ``<point>@<file>`` kills once: the file is the memory of it."""
+"""``point`` kills each time; ``point@file`` kills once: the file is the memory of it. ``<file`` stands for
+the text of a file, which may come and go while the process runs."""
 
 
 class CrashPoint(str, Enum):
@@ -26,7 +27,13 @@ class CrashPoint(str, Enum):
     JOB_INTENDED = "job.intended"
     JOB_SUBMITTED = "job.submitted"
     JOB_RECORDED = "job.recorded"
+    JOB_DEFERRING = "job.deferring"
     JOB_RESUMED = "job.resumed"
+    JOB_ENDING = "job.ending"
+    JOB_ENDED = "job.ended"
+    TRIGGER_POLLED = "trigger.polled"
+    TRIGGER_SEEN = "trigger.seen"
+    TRIGGER_TOLD = "trigger.told"
     TRACKS_RECORDED = "tracks.recorded"
     TRACKS_TRIGGERED = "tracks.triggered"
     BARRIER_LOOKED = "barrier.looked"
@@ -38,7 +45,7 @@ def crash_point(point: CrashPoint) -> None:
     wanted = test_switch(CRASH_VARIABLE)
     if wanted is None:
         return
-    name, _, memory = wanted.partition("@")
+    name, _, memory = _armed(wanted).partition("@")
     if name != point.value:
         return
     if memory:
@@ -47,3 +54,12 @@ def crash_point(point: CrashPoint) -> None:
         except FileExistsError:
             return
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _armed(wanted: str) -> str:
+    if not wanted.startswith("<"):
+        return wanted
+    try:
+        return Path(wanted[1:]).read_text()
+    except FileNotFoundError:
+        return ""

@@ -12,8 +12,9 @@ from jinja2 import ChainableUndefined, pass_context
 
 from airflow_relay.core.item import Item, Run
 from airflow_relay.core.naming import slug
-from airflow_relay.hooks.ledger import get_ledger
+from airflow_relay.hooks.ledger import get_ledger, wait_for_ledger
 from airflow_relay.ledger import guarding, results, runs
+from airflow_relay.ledger.errors import LedgerUnreachableError
 from airflow_relay.ledger.results import PAYLOAD
 
 
@@ -137,7 +138,14 @@ def forget_item() -> None:
 
 @pass_context
 def item_macro(context: Mapping[str, Any]) -> ItemView | NoItem:
-    """``item()`` in templates. It renders before the guard decides, so a run without an item is no error."""
+    """``item()`` in templates. It renders before the guard decides, so a run without an item is no error.
+
+    :raises AirflowRescheduleException: the ledger does not answer; the task waits for it.
+    """
     run = context.get("dag_run")
-    view = None if run is None else _view(os.getpid(), run.dag_id, run.run_id)
-    return view or NoItem()
+    if run is None:
+        return NoItem()
+    try:
+        return _view(os.getpid(), run.dag_id, run.run_id) or NoItem()
+    except LedgerUnreachableError as error:
+        raise wait_for_ledger(error) from error

@@ -1,11 +1,12 @@
-"""Random kills of task processes and of the triggerer: every job that was submitted is paid for once."""
+"""Kill -9 of workers and of the triggerer: every job that was submitted is paid for once.
+
+Workers that die alone at a named point are in ``tests/integration/test_agent_jobs.py``.
+"""
 
 from __future__ import annotations
 
-import json
 import random
-import signal
-from collections import Counter
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,10 @@ import pytest
 
 from airflow_instance import AirflowInstance
 from airflow_relay.core.states import ItemState
-from airflow_relay.ledger import jobs
-from airflow_relay.ledger.jobs import JobPhase
+from airflow_relay.crash import CRASH_VARIABLE, CrashPoint
 from integration.relay_on_airflow import RelayOnAirflow
+from polling import wait_until
+from support.agent_items import CONNECTION, AgentItems
 from support.agent_server import AgentServerProcess
 
 DAGS_FOLDER = Path(__file__).parent.parent / "integration" / "dags_folder"
@@ -24,6 +26,8 @@ ITEMS = 20
 KILLS = 50
 TRIGGERER_KILLS = 4
 SEED = 4711
+OF_THE_WORKER = [point for point in CrashPoint if point.value.startswith("job.")]
+OF_THE_TRIGGERER = [point for point in CrashPoint if point.value.startswith("trigger.")]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -35,63 +39,115 @@ def server() -> Iterator[AgentServerProcess]:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory, server, postgres_server) -> Iterator[AirflowInstance]:
+def armed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that every process of the Airflow looks into for the point at which it is to die."""
+    return tmp_path_factory.mktemp("armed") / "crash_at"
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, server, postgres_server, armed) -> Iterator[AirflowInstance]:
     instance = AirflowInstance(
         tmp_path_factory.mktemp("airflow") / "home",
         [DAGS_FOLDER],
         postgres_server=postgres_server,
-        connections={"agent_of_test": server.url},
-        extra_env={"AGENT_JOBS_RETRIES": "100"},
-        config={"scheduler": {"task_instance_heartbeat_timeout": "20"}},
+        connections={CONNECTION: server.url},
+        extra_env={
+            "AGENT_JOBS_RETRIES": "100",
+            "RELAY_TEST_MODE": "1",
+            CRASH_VARIABLE: f"<{armed}",
+        },
+        config={
+            "scheduler": {"task_instance_heartbeat_timeout": "20"},
+            "triggerer": {"triggerer_health_check_threshold": "10"},
+        },
     )
     with instance:
+        instance.wait_for_dags("agents__ask")
         yield instance
 
 
-def kill_a_task(airflow: AirflowInstance, chance: random.Random) -> bool:
-    """SIGKILL one process that runs a task now; false when there is none."""
+@pytest.fixture(scope="module")
+def relay(airflow: AirflowInstance) -> Iterator[RelayOnAirflow]:
+    made = RelayOnAirflow(airflow, "agents", "ask")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def agents(relay: RelayOnAirflow, server: AgentServerProcess) -> AgentItems:
+    return AgentItems(relay, server)
+
+
+def die_once_at(armed: Path, point: CrashPoint) -> Path:
+    """The next process that comes to this point dies; returns the file that appears then."""
+    memory = armed.with_name(f"died-{uuid.uuid4().hex}")
+    new = armed.with_suffix(".new")  # nobody reads half of it
+    new.write_text(f"{point.value}@{memory}")
+    new.replace(armed)
+    return memory
+
+
+@pytest.mark.parametrize("point", OF_THE_WORKER)
+def test_a_worker_and_the_triggerer_killed_at_a_point_have_paid_for_one_job(
+    airflow, relay, agents, armed, point
+):
+    memory = die_once_at(armed, point)
+    key = agents.start(point.value.replace(".", "-"))
+    airflow.wait(memory.exists, what="a worker to die", timeout=180)
+    airflow.restart("triggerer")
+    relay.wait_for(key, ItemState.DONE, timeout=300)
+    agents.assert_paid_once(key)
+    agents.assert_books_agree()
+
+
+@pytest.mark.parametrize("point", OF_THE_TRIGGERER)
+def test_a_triggerer_killed_at_a_point_loses_no_job(airflow, relay, agents, armed, point):
+    memory = die_once_at(armed, point)
+    keys = [agents.start(point.value.replace(".", "-"), fault=f"slow:seconds={s}") for s in (3, 30)]
+    # Not the instance's own wait: it would report the death that is waited for.
+    wait_until(memory.exists, what="the triggerer to die", timeout=180)
+    airflow.restart("triggerer")
+    for key in keys:
+        relay.wait_for(key, ItemState.DONE, timeout=300)
+        agents.assert_paid_once(key)
+    agents.assert_books_agree()
+
+
+def kill_something(airflow: AirflowInstance, chance: random.Random, number: int) -> bool:
+    """SIGKILL a process that runs a task now; every tenth time its worker instead, or both. False: none does.
+
+    A worker without a task is left alone: it may hold the lock of the executor's queue.
+    """
     workers = psutil.Process(airflow.component("scheduler").pid).children()
-    running = [child for worker in workers for child in worker.children()]
+    running = [(worker, task) for worker in workers for task in worker.children()]
     if not running:
         return False
+    worker, task = chance.choice(running)
+    victims = {3: (worker,), 8: (worker, task)}.get(number % 10, (task,))
     try:
-        chance.choice(running).send_signal(signal.SIGKILL)
+        for victim in victims:
+            victim.kill()
     except psutil.NoSuchProcess:
         return False
     return True
 
 
-def test_fifty_random_kills_over_twenty_jobs_lose_none_and_pay_none_twice(airflow, server):
+def test_fifty_random_kills_over_twenty_jobs_lose_none_and_pay_none_twice(airflow, relay, agents, server):
     chance = random.Random(SEED)
-    relay = RelayOnAirflow(airflow, "agents", "ask")
-    airflow.wait_for_dags("agents__ask")
-    folder = Path(airflow.home) / "intake"
-    folder.mkdir()
-    keys = [f"item-{n}" for n in range(ITEMS)]
-    for key in keys:
-        item = {"key": key, "payload": {"fault": f"slow:seconds={chance.randint(1, 60)}"}}
-        (folder / f"{key}.json").write_text(json.dumps(item))
-    airflow.api.trigger_dag("agents__ask")
+    before = server.stats()["jobs_created"]
+    keys = [relay.new_key("random") for _ in range(ITEMS)]
+    agents.start_all({key: {"fault": f"slow:seconds={chance.randint(1, 60)}"} for key in keys})
     airflow.wait(lambda: relay.item(keys[-1]), what="the items to be registered", timeout=180)
 
-    def unfinished() -> list[str]:
-        return [key for key in keys if relay.item(key).state is not ItemState.DONE]
-
-    def kill_or_end() -> bool:
-        return kill_a_task(airflow, chance) or not unfinished()
+    def kill_or_end(number: int) -> bool:
+        return kill_something(airflow, chance, number) or not agents.unfinished(keys)
 
     for number in range(1, KILLS + 1):
-        airflow.wait(kill_or_end, what="a task to kill", timeout=300, interval=0.02)
+        airflow.wait(lambda n=number: kill_or_end(n), what="something to kill", timeout=300, interval=0.02)
         if number % (KILLS // TRIGGERER_KILLS) == 0:
             airflow.restart("triggerer")
-    airflow.wait(lambda: not unfinished(), what="all items to be done", timeout=1200, interval=1)
-
-    with relay.ledger.read() as tx:
-        known = [job for key in keys for job in jobs.of_item(tx, relay.item(key).id)]
-    submitted = [job for job in known if job.ref is not None]
-    on_server = {job["id"]: job for job in server.jobs()}
-    assert sorted(job.ref["id"] for job in submitted) == sorted(on_server)
-    assert Counter(job["idempotency_key"] for job in on_server.values()) == Counter(j.key for j in submitted)
-    assert [job.phase for job in known] == [JobPhase.SUCCEEDED] * ITEMS
-    assert server.stats()["jobs_created"] == ITEMS
-    relay.close()
+    airflow.wait(lambda: not agents.unfinished(keys), what="all items to be done", timeout=1200, interval=1)
+    for key in keys:
+        agents.assert_paid_once(key)
+    agents.assert_books_agree()
+    assert server.stats()["jobs_created"] == before + ITEMS

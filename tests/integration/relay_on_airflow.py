@@ -22,16 +22,21 @@ TICK_DAG = "relay__dispatch"
 
 
 class RelayOnAirflow:
-    """Starts items of one pipeline and waits for what the ledger says of them."""
+    """Starts items of one pipeline and waits for what the ledger says of them.
 
-    def __init__(self, airflow: AirflowInstance, pipeline: str, entry: str) -> None:
+    :param ledger_url: by default the embedded SQLite ledger's.
+    """
+
+    def __init__(
+        self, airflow: AirflowInstance, pipeline: str, entry: str, *, ledger_url: str | None = None
+    ) -> None:
         self.airflow = airflow
         self.api = airflow.api
         self.pipeline = pipeline
         self.entry_dag = f"{pipeline}__{entry}"
         home = airflow.home
         self.ledger = Ledger(
-            f"sqlite:///{home}/relay/ledger.db", ObjectFolder(f"file://{home}/relay/results")
+            ledger_url or f"sqlite:///{home}/relay/ledger.db", ObjectFolder(f"file://{home}/relay/results")
         )
         self.signals = Path(home) / "signals"
         self.signals.mkdir(exist_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,11 @@ import pytest
 from airflow_instance import AirflowInstance
 from airflow_relay.core.states import ItemState
 from airflow_relay.crash import CrashPoint
-from airflow_relay.ledger import jobs
-from airflow_relay.ledger.jobs import Job, JobPhase
+from airflow_relay.ledger.jobs import JobPhase
 from integration.relay_on_airflow import RelayOnAirflow
+from support.agent_items import CONNECTION, AgentItems
 from support.agent_server import AgentServerProcess
 
-CONNECTION = "agent_of_test"
 STUCK = "stuck_queued"
 
 
@@ -46,26 +44,9 @@ def relay(airflow_instance: AirflowInstance, server: AgentServerProcess) -> Iter
     made.close()
 
 
-def start(relay: RelayOnAirflow, name: str, **payload: Any) -> str:
-    """Let an intake find a new item; returns its key."""
-    key = relay.new_key(name)
-    folder = Path(relay.airflow.home) / "intake"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{key}.json").write_text(json.dumps({"key": key, "payload": payload}))
-    relay.api.trigger_dag("agents__ask")
-    return key
-
-
-def jobs_of(relay: RelayOnAirflow, key: str) -> list[Job]:
-    item = relay.item(key)
-    assert item is not None
-    with relay.ledger.read() as tx:
-        return jobs.of_item(tx, item.id)
-
-
-def on_server(server: AgentServerProcess, job: Job) -> list[dict[str, Any]]:
-    """The server's jobs with this key."""
-    return [known for known in server.jobs() if known["idempotency_key"] == job.key]
+@pytest.fixture(scope="module")
+def agents(relay: RelayOnAirflow, server: AgentServerProcess) -> AgentItems:
+    return AgentItems(relay, server)
 
 
 def deferred(relay: RelayOnAirflow, key: str) -> Any:
@@ -76,88 +57,82 @@ def deferred(relay: RelayOnAirflow, key: str) -> Any:
     return run
 
 
-def assert_paid_once(relay: RelayOnAirflow, server: AgentServerProcess, key: str) -> None:
-    (job,) = jobs_of(relay, key)
-    assert job.phase is JobPhase.SUCCEEDED
-    assert len(on_server(server, job)) == 1
-
-
-def test_a_stage_defers_its_job_and_hands_the_answer_on(relay, server):
-    key = start(relay, "agent")
+def test_a_stage_defers_its_job_and_hands_the_answer_on(relay, agents, server):
+    key = agents.start("agent")
     deferred(relay, key)
     relay.wait_for(key, ItemState.DONE)
-    assert_paid_once(relay, server, key)
-    (job,) = jobs_of(relay, key)
+    agents.assert_paid_once(key)
+    (job,) = agents.jobs_of(key)
     assert relay.results(key)["ask"] == {"title": key, "job": job.ref["id"]}
     assert job.input_tokens
     assert any("submitted" in line for line in relay.log(key))
 
 
-def test_a_clear_of_the_deferred_task_attaches_to_the_running_job(relay, server):
-    key = start(relay, "cleared", fault="slow:seconds=15")
+def test_a_clear_of_the_deferred_task_attaches_to_the_running_job(relay, agents, server):
+    key = agents.start("cleared", fault="slow:seconds=15")
     run = deferred(relay, key)
     first = relay.api.task_instance(run.dag_id, run.run_id, "ask")
     relay.api.clear_run(run.dag_id, run.run_id)
     relay.airflow.wait(
-        lambda: jobs_of(relay, key)[0].attempt not in (first["id"], None), what="the new attempt to attach"
+        lambda: agents.jobs_of(key)[0].attempt not in (first["id"], None), what="the new attempt to attach"
     )
     relay.wait_for(key, ItemState.DONE)
-    assert_paid_once(relay, server, key)
+    agents.assert_paid_once(key)
     assert server.stats()["cancels"] == 0
 
 
-def test_work_that_is_paid_for_is_kept_when_a_later_step_fails(relay, server):
+def test_work_that_is_paid_for_is_kept_when_a_later_step_fails(relay, agents, server):
     gate = relay.signals / "use_fails"
     gate.touch()
-    key = start(relay, "kept")
+    key = agents.start("kept")
     relay.wait_for(key, ItemState.FAILED)
     run = relay.run_of(key, "ask")
     relay.wait_for_run(run, "failed")
     gate.unlink()
     relay.api.clear_run(run.dag_id, run.run_id)
     relay.wait_for(key, ItemState.DONE)
-    assert_paid_once(relay, server, key)
+    agents.assert_paid_once(key)
 
 
 @pytest.mark.parametrize("state", ["failed", "success"])
-def test_ending_the_deferred_task_by_hand_cancels_its_job(relay, server, state):
-    key = start(relay, f"by-hand-{state}", fault=STUCK)
+def test_ending_the_deferred_task_by_hand_cancels_its_job(relay, agents, server, state):
+    key = agents.start(f"by-hand-{state}", fault=STUCK)
     run = deferred(relay, key)
-    (job,) = jobs_of(relay, key)
+    (job,) = agents.jobs_of(key)
     # Airflow kills a trigger only once a triggerer has it: the first poll is the worker's, the second its.
-    relay.airflow.wait(lambda: on_server(server, job)[0]["polls"] > 1, what="the trigger to run")
+    relay.airflow.wait(lambda: agents.on_server(job)[0]["polls"] > 1, what="the trigger to run")
     relay.api.set_task_state(run.dag_id, run.run_id, "ask", state)
-    relay.airflow.wait(lambda: on_server(server, job)[0]["status"] == "cancelled", what="the job's cancel")
+    relay.airflow.wait(lambda: agents.on_server(job)[0]["status"] == "cancelled", what="the job's cancel")
     relay.airflow.wait(
-        lambda: jobs_of(relay, key)[0].phase is JobPhase.CANCELLED, what="the cancel in the ledger"
+        lambda: agents.jobs_of(key)[0].phase is JobPhase.CANCELLED, what="the cancel in the ledger"
     )
 
 
-def test_a_refusal_goes_to_a_person_without_another_try(relay, server):
-    key = start(relay, "refused", fault="refusal")
+def test_a_refusal_goes_to_a_person_without_another_try(relay, agents, server):
+    key = agents.start("refused", fault="refusal")
     item = relay.wait_for(key, ItemState.DEAD)
     assert item.error_class == "refusal"
-    assert [job.phase for job in jobs_of(relay, key)] == [JobPhase.REFUSED]
+    assert [job.phase for job in agents.jobs_of(key)] == [JobPhase.REFUSED]
 
 
 @pytest.mark.parametrize(
     "point",
-    [CrashPoint.JOB_INTENDED, CrashPoint.JOB_SUBMITTED, CrashPoint.JOB_RECORDED, CrashPoint.JOB_RESUMED],
+    [point for point in CrashPoint if point.value.startswith("job.")],
 )
-def test_a_worker_killed_at_any_point_has_paid_for_one_job(relay, server, point):
+def test_a_worker_killed_at_any_point_has_paid_for_one_job(relay, agents, server, point):
     home = Path(relay.airflow.home)
     memory = home / f"died-{uuid.uuid4().hex}"
     (home / "crash_at").write_text(f"{point.value}@{memory}")
     try:
-        key = start(relay, point.value.replace(".", "-"))
+        key = agents.start(point.value.replace(".", "-"))
         relay.wait_for(key, ItemState.DONE, timeout=120)
     finally:
         (home / "crash_at").unlink()
     assert memory.exists(), "nothing was killed"
-    assert_paid_once(relay, server, key)
+    agents.assert_paid_once(key)
 
 
-def test_outside_of_stages_each_mapped_task_keeps_its_own_job(relay, server):
+def test_outside_of_stages_each_mapped_task_keeps_its_own_job(relay, agents, server):
     before = server.stats()["jobs_created"]
     run_id = relay.api.trigger_dag("agents_plain")
     assert relay.airflow.wait_for_run("agents_plain", run_id)["state"] == "success"

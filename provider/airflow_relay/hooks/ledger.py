@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from airflow.sdk import BaseHook
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRescheduleException
 from sqlalchemy.engine import URL
 
+from airflow_relay.clock import airflow_time, utcnow
 from airflow_relay.compat import in_task_process
 from airflow_relay.hooks.objects import airflow_home, results_folder
-from airflow_relay.ledger.errors import LedgerNotReadyError
+from airflow_relay.ledger.errors import LedgerNotReadyError, LedgerUnreachableError
 from airflow_relay.ledger.store import Ledger
 
+log: Final = logging.getLogger(__name__)
+
 LEDGER_CONN_ID: Final = "relay_ledger"
+ASK_AGAIN_AFTER: Final = timedelta(seconds=15)
+"""How long a task waits before it asks again a ledger that did not answer."""
 _DRIVERS: Final = {
     "postgres": "postgresql+psycopg2",
     "postgresql": "postgresql+psycopg2",
@@ -65,6 +72,15 @@ def _ledger_for(pid: int) -> Ledger:  # noqa: ARG001 - a forked process makes it
     except LedgerNotReadyError:
         ledger.init()
     return ledger
+
+
+def wait_for_ledger(error: LedgerUnreachableError) -> Exception:
+    """What a task raises that has not begun its work: it waits for the ledger, no worker and no try used."""
+    log.warning("%s The task waits for it.", error)
+    wait: Exception = AirflowRescheduleException(  # type: ignore[no-untyped-call]
+        airflow_time(utcnow()) + ASK_AGAIN_AFTER
+    )
+    return wait
 
 
 def forget_ledger() -> None:

@@ -11,6 +11,10 @@ class LedgerNotReadyError(LedgerError):
     """The ledger cannot be reached, or its schema is missing or old. A retry helps once it is cured."""
 
 
+class LedgerUnreachableError(LedgerNotReadyError):
+    """The database does not answer now. Waiting helps."""
+
+
 class LedgerIdentityError(LedgerError):
     """The process reads another ledger than the one that issued the grant. Nothing was changed."""
 
@@ -29,6 +33,10 @@ class BadItemError(LedgerError, ValueError):
 
 class StaleRunError(LedgerError):
     """The run is not the item's current one, so it may not move the item."""
+
+
+class ItemWaitsError(LedgerError):
+    """The item waits for this very stage already: the dispatcher gives it a run as soon as a slot is free."""
 
 
 class RefusedActionError(LedgerError, ValueError):

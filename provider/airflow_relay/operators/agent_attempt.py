@@ -246,7 +246,9 @@ class AgentAttempt:
             value["artifacts"] = snapshot.artifacts
         value["usage"] = snapshot.usage.to_json() if snapshot.usage else None
         stored = self.records.prepare(job, value)
+        crash_point(CrashPoint.JOB_ENDING)
         self._end(JobPhase.SUCCEEDED, f"Agent job {self.name} succeeded", snapshot=snapshot, stored=stored)
+        crash_point(CrashPoint.JOB_ENDED)
         return returned(_with_result(job, stored, snapshot))
 
     def give_up(self) -> dict[str, Any]:

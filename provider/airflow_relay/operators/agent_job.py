@@ -239,6 +239,7 @@ class AgentJobOperator(BaseOperator):
             since=utcnow().isoformat(),
             cancel_on_kill=self.on_kill_cancel,
         )
+        crash_point(CrashPoint.JOB_DEFERRING)
         self.defer(
             trigger=trigger,
             method_name=self.resume.__name__,

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
-from airflow_relay.clock import utcnow
+from airflow_relay.clock import airflow_time, utcnow
 from airflow_relay.core.completion import StageShape
 from airflow_relay.core.guard import GuardAction
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
-from airflow_relay.hooks.ledger import get_ledger
+from airflow_relay.hooks.ledger import get_ledger, wait_for_ledger
 from airflow_relay.item_context import forget_item
-from airflow_relay.ledger.errors import LedgerIdentityError
+from airflow_relay.ledger.errors import ItemWaitsError, LedgerIdentityError, LedgerUnreachableError
 from airflow_relay.ledger.guarding import Guarded
 from airflow_relay.ledger.store import Ledger
 
@@ -56,7 +56,10 @@ class Guard:
     author: Callable[[Any], None] | None = None
 
     def __call__(self, context: Mapping[str, Any]) -> None:
-        self.check(context)
+        try:
+            self.check(context)
+        except LedgerUnreachableError as error:
+            raise wait_for_ledger(error) from error
         if self.author is not None:
             self.author(context)
 
@@ -67,6 +70,7 @@ class Guard:
         :raises AirflowRescheduleException: a cleared run waits for its slots.
         :raises GuardRefusedError: an old or bulk clear, or a newer run is at work.
         :raises StageTimeoutError: the stage's deadline has passed.
+        :raises LedgerUnreachableError: nobody can tell; the task then waits for the ledger, no try used.
         :raises LedgerIdentityError: this process reads another ledger than the one that granted the run.
         """
         ledger = get_ledger()
@@ -112,17 +116,20 @@ class Guard:
         conditions = read_conditions(ledger, now)
         if self.stage == self.pipeline.entry.name:
             ledger.register_one(self.pipeline, key, (run.conf or {}).get("payload"), now)
-        adopted = ledger.adopt(
-            pipeline=self.pipeline,
-            key=key,
-            stage=self.stage,
-            dag_id=run.dag_id,
-            run_id=run.run_id,
-            clear_number=clear_number(context),
-            shape=self.shape,
-            conditions=conditions,
-            now=now,
-        )
+        try:
+            adopted = ledger.adopt(
+                pipeline=self.pipeline,
+                key=key,
+                stage=self.stage,
+                dag_id=run.dag_id,
+                run_id=run.run_id,
+                clear_number=clear_number(context),
+                shape=self.shape,
+                conditions=conditions,
+                now=now,
+            )
+        except ItemWaitsError as waits:
+            raise AirflowSkipException(str(waits)) from waits
         if adopted is None:
             raise _wait(SLOT_RETRY)
         # The templates of this task were rendered while the run had no item: it starts over.
@@ -146,7 +153,7 @@ class Guard:
 
 def _wait(delay: timedelta) -> Exception:
     """Up for reschedule: no worker, no try used."""
-    error: Exception = AirflowRescheduleException(utcnow() + delay)  # type: ignore[no-untyped-call]
+    error: Exception = AirflowRescheduleException(airflow_time(utcnow() + delay))  # type: ignore[no-untyped-call]
     return error
 
 

@@ -14,6 +14,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_relay import compat
 from airflow_relay.clock import utcnow
+from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.agent import AgentConnectionError
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import jobs
@@ -103,6 +104,7 @@ class AgentJobTrigger(BaseTrigger):
             why, text = await self._watch(client)
         event = {"why": why.value, "ref": self.ref, "attempt": self.attempt, "text": text}
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+        crash_point(CrashPoint.TRIGGER_TOLD)
 
     async def _watch(self, client: SharedAgentClient) -> tuple[WatchEnd, str]:
         until = datetime.fromisoformat(self.deadline)
@@ -132,6 +134,7 @@ class AgentJobTrigger(BaseTrigger):
                 wait = pace.after_failure(utcnow())
             else:
                 if snapshot.terminal:
+                    crash_point(CrashPoint.TRIGGER_SEEN)
                     return WatchEnd.TERMINAL, snapshot.phase.value
                 ref = snapshot.ref or ref
                 wait = pace.after_answer(utcnow(), snapshot.poll_after)
@@ -210,4 +213,6 @@ class AgentJobTrigger(BaseTrigger):
 
 
 async def _look(client: SharedAgentClient, protocol: AgentProtocol, ref: JobRef) -> Snapshot:
-    return protocol.parse_poll(ref, await client.send(protocol.poll(ref)), now=utcnow())
+    reply = await client.send(protocol.poll(ref))
+    crash_point(CrashPoint.TRIGGER_POLLED)
+    return protocol.parse_poll(ref, reply, now=utcnow())
