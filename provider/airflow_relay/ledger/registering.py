@@ -19,7 +19,7 @@ from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.states import IN_FLIGHT, WORK_IN_PROGRESS, EventKind, ItemState, RunState
 from airflow_relay.ledger import alerts, codec, dead_letters, guarding, items, results, retention, runs
 from airflow_relay.ledger.engine import Tx
-from airflow_relay.ledger.errors import BadItemError, StaleRunError
+from airflow_relay.ledger.errors import BadItemError, ItemWaitsError, StaleRunError
 from airflow_relay.ledger.results import PAYLOAD, Stored
 from airflow_relay.ledger.schema import intakes
 from airflow_relay.ledger.schema import items as item_table
@@ -166,6 +166,8 @@ def adopt(
     :return: ``None`` while a capacity key that the stage needs has no free unit.
     :raises UnknownItemError: the pipeline has no such item.
     :raises StaleRunError: the item's stage is being run by another run; names it.
+    :raises ItemWaitsError: no unit is free, and the item waits for the stage anyway: by the time one is free
+        the dispatcher may have let it pass, and a run bound to it then would do the stage again.
     """
     item = items.locked(tx, items.find(tx, key, pipeline.name).id)
     newest = runs.newest(tx, item.id)
@@ -175,6 +177,10 @@ def adopt(
             "Wait for it, or mark that run failed first."
         )
     if not guarding.has_free_slots(tx, pipeline.keys(stage), limits):
+        if item.state is ItemState.READY and item.stage == stage:
+            raise ItemWaitsError(
+                f"No slot is free. Item '{key}' waits for {stage} in the ledger, and gets a run of its own."
+            )
         return None
     visits = {**item.visits, stage: max(1, item.visits.get(stage, 0))}
     declared = pipeline.stage(stage)
