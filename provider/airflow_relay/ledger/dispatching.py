@@ -38,13 +38,13 @@ def run_dispatch(tx: Tx, conditions: Conditions, now: datetime) -> list[Run]:
 
 
 def _perform(tx: Tx, plan: Plan, now: datetime) -> list[Run]:
-    granted = []
-    for chosen in plan.grants:
-        item = items.locked(tx, chosen.item_id)
-        _, run = runs.grant(tx, item, now=now)
+    if not plan.grants:
+        return []
+    found = items.locked_all(tx, [chosen.item_id for chosen in plan.grants])
+    granted = runs.grant(tx, [found[chosen.item_id] for chosen in plan.grants], now=now)
+    for chosen, run in zip(plan.grants, granted, strict=True):
         if chosen.probe:
             breakers.probe_granted(tx, run, now)
-        granted.append(run)
     return granted
 
 

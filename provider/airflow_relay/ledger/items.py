@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, bindparam, insert, select, update
+from sqlalchemy.exc import NoResultFound
 
 from airflow_relay.core import item as values
 from airflow_relay.core.item import Change, Event, Item
@@ -16,6 +17,15 @@ from airflow_relay.ledger import codec
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.errors import UnknownItemError
 from airflow_relay.ledger.schema import events, items
+
+_CHANGE: Final = update(items).where(items.c.id == bindparam("of_item"))
+_LOG: Final = insert(events).inline()
+_LOCK: Final = (
+    select(items)
+    .where(items.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(items.c.id)
+    .with_for_update()
+)
 
 
 def create(tx: Tx, item: Item, change: Change) -> Item:
@@ -36,14 +46,14 @@ def perform(tx: Tx, item: Item, change: Change) -> Item:
     row = {**change.set, "last_activity_at": change.at}
     if "keys" in row:
         row["keys"] = list(row["keys"])
-    tx.conn.execute(update(items).where(items.c.id == item.id).values(**row))
+    tx.write(_CHANGE, {"of_item": item.id, **row})
     log(tx, after, change)
     return after
 
 
 def log(tx: Tx, item: Item, change: Change) -> None:
     """Append an event."""
-    tx.conn.execute(insert(events).values(**event_row(item, change)))
+    tx.write(_LOG, event_row(item, change))
 
 
 def event_row(item: Item, change: Change) -> dict[str, Any]:
@@ -62,8 +72,16 @@ def event_row(item: Item, change: Change) -> dict[str, Any]:
 
 def locked(tx: Tx, item_id: int) -> Item:
     """The item, its row locked against other writers until the transaction ends."""
-    row = tx.conn.execute(select(items).where(items.c.id == item_id).with_for_update()).one()
-    return codec.item_from(row)
+    return locked_all(tx, [item_id])[item_id]
+
+
+def locked_all(tx: Tx, ids: Sequence[int]) -> dict[int, Item]:
+    """Item id → item, all of them locked as by :func:`locked`, in the order of their ids."""
+    found = {i.id: i for i in map(codec.item_from, tx.conn.execute(_LOCK, {"ids": list(ids)}))}
+    missing = set(ids) - found.keys()
+    if missing:
+        raise NoResultFound(f"No item has the id {min(missing)}.")
+    return found
 
 
 def by_id(tx: Tx, item_id: int) -> Item:

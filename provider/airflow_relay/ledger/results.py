@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from airflow_relay.core.naming import slug
 from airflow_relay.ledger.engine import Tx
@@ -61,6 +61,14 @@ def prepare(value: Any, *, objects: ObjectStore, pipeline: str, key: str, what: 
     return Stored(value=None, ref=objects.write(name, data), size=len(data))
 
 
+_REMOVE: Final = delete(results).where(
+    results.c.item_id == bindparam("of_item"),
+    results.c.stage == bindparam("of_stage"),
+    results.c.visit == bindparam("of_visit"),
+)
+_PUT: Final = insert(results).inline()
+
+
 def put(
     tx: Tx,
     item_id: int,
@@ -72,20 +80,19 @@ def put(
     outcome: str | None = None,
 ) -> None:
     """Write or replace the result of a stage visit."""
-    where = (results.c.item_id == item_id) & (results.c.stage == stage) & (results.c.visit == visit)
-    tx.conn.execute(delete(results).where(where))
-    tx.conn.execute(
-        insert(results).values(
-            item_id=item_id,
-            stage=stage,
-            visit=visit,
-            outcome=outcome,
-            value=stored.value,
-            ref=stored.ref,
-            size=stored.size,
-            at=now,
-        )
-    )
+    # A new row and no changed one: the id says which result is the newest.
+    tx.write(_REMOVE, {"of_item": item_id, "of_stage": stage, "of_visit": visit})
+    row = {
+        "item_id": item_id,
+        "stage": stage,
+        "visit": visit,
+        "outcome": outcome,
+        "value": stored.value,
+        "ref": stored.ref,
+        "size": stored.size,
+        "at": now,
+    }
+    tx.write(_PUT, row)
 
 
 @dataclass(frozen=True)

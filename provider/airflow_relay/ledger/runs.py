@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from airflow_relay.core import naming
 from airflow_relay.core.completion import StageShape
@@ -29,10 +29,55 @@ RESEND_AFTER: Final = timedelta(seconds=60)
 """An unconfirmed grant is sent again by whoever comes by after this; sending twice starts one run."""
 
 
-def grant(tx: Tx, item: Item, *, now: datetime) -> tuple[Item, Run]:
-    """Give the item its right to run its stage: epoch, run row, slots and event, all or nothing."""
+_INSERT: Final = insert(runs).returning(runs.c.id, runs.c.item_id)
+_CHANGE: Final = update(runs).where(runs.c.id == bindparam("of_run"))
+_TAKE_SLOTS: Final = insert(slots)
+_FREE_SLOTS: Final = delete(slots).where(slots.c.run == bindparam("of_run"))
+_HELD: Final = select(slots.c.run, slots.c.key, runs.c.klass).join(runs, runs.c.id == slots.c.run)
+_LOCK_WITH_ITEM: Final = (
+    select(runs, *(c.label(f"item__{c.name}") for c in item_table.columns))
+    .join(item_table, item_table.c.id == runs.c.item_id)
+    .where(runs.c.id == bindparam("of_run"))
+    # In this order: the item first.
+    .with_for_update(of=[item_table, runs])
+)
+
+
+def grant(tx: Tx, found: Sequence[Item], *, now: datetime) -> list[Run]:
+    """Give items their right to run their stage: epoch, run row, slots and event, all or nothing.
+
+    :return: the runs, in the order of the items.
+    """
+    if not found:
+        return []
+    rows = [_row(tx, item, now) for item in found]
+    ids = {item: run for run, item in tx.conn.execute(_INSERT, rows)}
+    granted = [Run(id=ids[row["item_id"]], **row) for row in rows]
+    tx.write(
+        _TAKE_SLOTS,
+        [
+            {"run": run.id, "key": key}
+            for item, run in zip(found, granted, strict=True)
+            for key in (AIRFLOW_RUNS_KEY, *item.keys)
+        ],
+    )
+    for item, run in zip(found, granted, strict=True):
+        change = Change(
+            kind=EventKind.GRANTED,
+            at=now,
+            text=f"Granted {item.stage} (grant {run.epoch})",
+            set={"state": ItemState.GRANTED, "epoch": run.epoch, "ready_since": None, "not_before": None},
+            detail={"run_id": run.run_id, "dag_id": run.dag_id},
+            run=run.id,
+        )
+        items.perform(tx, item, change)
+    return granted
+
+
+def _row(tx: Tx, item: Item, now: datetime) -> dict[str, Any]:
+    """The row of an item's next grant."""
     epoch = item.epoch + 1
-    row = {
+    return {
         "item_id": item.id,
         "pipeline": item.pipeline,
         "stage": item.stage,
@@ -50,26 +95,15 @@ def grant(tx: Tx, item: Item, *, now: datetime) -> tuple[Item, Run]:
         # The grant is sent right behind this transaction; until RESEND_AFTER nobody else tries.
         "sent_at": now,
     }
-    run = codec.run_from(tx.conn.execute(insert(runs).values(**row).returning(runs)).one())
-    take_slots(tx, run.id, item.keys)
-    change = Change(
-        kind=EventKind.GRANTED,
-        at=now,
-        text=f"Granted {item.stage} (grant {epoch})",
-        set={"state": ItemState.GRANTED, "epoch": epoch, "ready_since": None, "not_before": None},
-        detail={"run_id": run.run_id, "dag_id": run.dag_id},
-        run=run.id,
-    )
-    return items.perform(tx, item, change), run
 
 
 def take_slots(tx: Tx, run: int, keys: Sequence[str]) -> None:
     """One unit of each key, and one of ``airflow.runs``."""
-    tx.conn.execute(insert(slots), [{"run": run, "key": k} for k in (AIRFLOW_RUNS_KEY, *keys)])
+    tx.write(_TAKE_SLOTS, [{"run": run, "key": k} for k in (AIRFLOW_RUNS_KEY, *keys)])
 
 
 def free_slots(tx: Tx, run: int) -> None:
-    tx.conn.execute(delete(slots).where(slots.c.run == run))
+    tx.write(_FREE_SLOTS, {"of_run": run})
 
 
 def usage(tx: Tx) -> dict[str, int]:
@@ -80,10 +114,9 @@ def usage(tx: Tx) -> dict[str, int]:
 
 def held_keys(tx: Tx) -> list[tuple[tuple[str, ...], PriorityClass]]:
     """The keys of each run that holds slots, ``airflow.runs`` included, and its class."""
-    query = select(slots.c.run, slots.c.key, runs.c.klass).join(runs, runs.c.id == slots.c.run)
     keys: dict[int, list[str]] = {}
     classes: dict[int, PriorityClass] = {}
-    for run, key, klass in tx.conn.execute(query):
+    for run, key, klass in tx.conn.execute(_HELD):
         keys.setdefault(run, []).append(key)
         classes[run] = klass
     return [(tuple(held), classes[run]) for run, held in keys.items()]
@@ -106,9 +139,11 @@ def by_id(tx: Tx, run: int) -> Run:
 
 def lock_with_item(tx: Tx, run: int) -> tuple[Item, Run]:
     """The run and its item, both safe from other writers: whoever changes a run locks its item first."""
-    owner = select(runs.c.item_id).where(runs.c.id == run).scalar_subquery()
-    row = tx.conn.execute(select(item_table).where(item_table.c.id == owner).with_for_update()).one()
-    return codec.item_from(row), by_id(tx, run)
+    row = tx.conn.execute(_LOCK_WITH_ITEM, {"of_run": run}).one()
+    values = row._mapping  # noqa: SLF001 - SQLAlchemy's public accessor
+    return codec.item_from({c.name: values[f"item__{c.name}"] for c in item_table.columns}), codec.run_from(
+        row
+    )
 
 
 def newest(tx: Tx, item_id: int) -> Run | None:
@@ -131,7 +166,7 @@ def open_runs(tx: Tx) -> list[Run]:
 
 
 def change(tx: Tx, run: int, **values: Any) -> None:
-    tx.conn.execute(update(runs).where(runs.c.id == run).values(**values))
+    tx.write(_CHANGE, {"of_run": run, **values})
 
 
 def confirm(tx: Tx, run_ids: Collection[int], now: datetime) -> None:
