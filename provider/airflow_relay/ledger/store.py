@@ -160,8 +160,11 @@ class Ledger:
         now: datetime,
     ) -> HandedOff:
         """Close the run, free its slots, move its item, dispatch: one transaction, once per grant."""
-        with self.dispatcher() as tx:
-            declarations.declare(tx, pipeline, now)
+        with self.write() as tx:
+            is_declared = declarations.is_current(tx, pipeline)  # nearly always; nobody waits for the answer
+            dispatching.lock(tx)
+            if not is_declared:
+                declarations.declare(tx, pipeline, now)
             closed = closing.close_run(
                 tx,
                 run.id,
@@ -178,6 +181,12 @@ class Ledger:
         """The grant behind an Airflow run."""
         with self.read() as tx:
             return runs.find(tx, dag_id, run_id)
+
+    def look(self, dag_id: str, run_id: str) -> tuple[Run | None, Item | None]:
+        """The grant behind an Airflow run, and its item."""
+        with self.read() as tx:
+            run, item, _ = guarding.look(tx, dag_id, run_id)
+            return run, item
 
     def unconfirmed(self, now: datetime) -> list[Run]:
         """Grants whose sender seems lost; the caller sends them."""

@@ -92,7 +92,7 @@ class Guard:
             pipeline=self.pipeline,
             shape=self.shape,
             is_entry_dag=self.stage == self.pipeline.entry.name,
-            named_ledger=None if _asked_item(context) else (run.conf or {}).get("ledger"),
+            named_ledger=None if asked_item(context) else (run.conf or {}).get("ledger"),
             now=utcnow(),
         )
 
@@ -109,7 +109,7 @@ class Guard:
         )
 
     def _start_by_hand(self, ledger: Ledger, context: Mapping[str, Any], guarded: Guarded) -> Guarded:
-        key = _asked_item(context)
+        key = asked_item(context)
         if key is None:
             raise AirflowSkipException(guarded.decision.reason)
         run, now = context["dag_run"], utcnow()
@@ -162,7 +162,7 @@ def clear_number(context: Mapping[str, Any]) -> int:
     return int(getattr(context["dag_run"], "clear_number", 0) or 0)
 
 
-def _asked_item(context: Mapping[str, Any]) -> str | None:
+def asked_item(context: Mapping[str, Any]) -> str | None:
     """The item key that a person gave in the trigger form."""
     asked = (context["dag_run"].conf or {}).get("item_id")
     return None if asked in (None, "") else str(asked)

@@ -20,12 +20,10 @@ from airflow_relay.core.states import RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
 from airflow_relay.hooks.ledger import get_ledger
-from airflow_relay.ledger import items
 from airflow_relay.ledger.errors import BadItemError
-from airflow_relay.ledger.results import Stored
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.links import ItemLogLink
-from airflow_relay.operators.guard import clear_number
+from airflow_relay.operators.guard import asked_item, clear_number
 from airflow_relay.operators.trigger import RelayTrigger
 
 log: Final = logging.getLogger(__name__)
@@ -88,32 +86,39 @@ class HandOff(RelayTrigger):
         return self.pipeline.dag_id(stages[0] if stages else self.stage)
 
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Hand off. Returns what happened, for a person who looks at the task's XCom.
+        """Hand off. Returns what an intake found, for a person who looks at the task's XCom.
 
         :raises StageFailedError: the stage's work failed; everything is recorded before.
         :raises TargetDagError: the next DAG is missing; everything is recorded and a retry sends again.
         """
         ledger, dag_run = get_ledger(), context["dag_run"]
-        run = ledger.find_run(dag_run.dag_id, dag_run.run_id)
+        run, item = ledger.look(dag_run.dag_id, dag_run.run_id)
         states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
-        if run is None:
-            asked = (dag_run.conf or {}).get("item_id")
-            if asked and completion_of(states, self.shape).result is RunResult.FAILED:
+        completion = completion_of(states, self.shape)
+        if run is None or item is None:
+            if asked_item(context) and completion.result is RunResult.FAILED:
                 raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. The run has no item.")
             return self._take_in(ledger, context)
-        completion = self._completion(context, states)
         text = "The run was closed before."
         if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
-            text = self._close(ledger, context, run, completion)
+            text = self._close(ledger, context, run, item.key, completion)
         else:
             self.send(ledger, context, [])
         log.info("%s", text)
         if completion.result is RunResult.FAILED:
             raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. {text}")
-        return {"item": run.item_id, "stage": run.stage, "grant": run.epoch, "text": text}
+        return None
 
-    def _close(self, ledger: Ledger, context: Mapping[str, Any], run: Run, completion: Completion) -> str:
-        stored = self._result(ledger, context, run, completion)
+    def _close(
+        self, ledger: Ledger, context: Mapping[str, Any], run: Run, key: str, completion: Completion
+    ) -> str:
+        stored = None
+        if completion.result is RunResult.SUCCESS:
+            returned = self._returned(context)
+            completion = self._with_outcome(completion, returned)
+            if self.shape.result_task_id is not None:
+                name = f"{run.stage}.{run.visit}.{run.epoch}"
+                stored = ledger.prepare(returned, self.pipeline.name, key, name)
         now = utcnow()
         targets = {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
         conditions = read_conditions(ledger, now, targets=targets)
@@ -133,32 +138,20 @@ class HandOff(RelayTrigger):
             metrics.run_ended(done.closed.run, result=completion.result, now=now)
         return done.closed.text
 
-    def _completion(self, context: Mapping[str, Any], states: Mapping[str, Any]) -> Completion:
-        completion = completion_of(states, self.shape)
+    def _with_outcome(self, completion: Completion, returned: Any) -> Completion:
         declared = self.pipeline.stage(self.stage)
-        if completion.result is RunResult.SUCCESS and declared.is_router:
-            outcome = outcome_of(self._returned(context), declared.outcome_field)
-            return replace(completion, outcome=outcome)
-        return completion
+        if not declared.is_router:
+            return completion
+        return replace(completion, outcome=outcome_of(returned, declared.outcome_field))
 
     def _returned(self, context: Mapping[str, Any]) -> Any:
         if self.shape.result_task_id is None:
             return None
         return context["ti"].xcom_pull(task_ids=self.shape.result_task_id, key="return_value")
 
-    def _result(
-        self, ledger: Ledger, context: Mapping[str, Any], run: Run, completion: Completion
-    ) -> Stored | None:
-        if completion.result is not RunResult.SUCCESS or self.shape.result_task_id is None:
-            return None
-        with ledger.read() as tx:
-            key = items.by_id(tx, run.item_id).key
-        name = f"{run.stage}.{run.visit}.{run.epoch}"
-        return ledger.prepare(self._returned(context), self.pipeline.name, key, name)
-
     def _take_in(self, ledger: Ledger, context: Mapping[str, Any]) -> dict[str, Any] | None:
         """A run without an item: the entry stage's intake, or nothing to do."""
-        if self.intake is None or (context["dag_run"].conf or {}).get("item_id"):
+        if self.intake is None or asked_item(context):
             return None
         skipped = ledger.intake_must_wait(self.pipeline, utcnow())
         if skipped is not None:

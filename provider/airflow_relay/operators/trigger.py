@@ -42,7 +42,7 @@ def send_grants(
     if not grants:
         return []
     with ledger.read() as tx:
-        keys = {g.item_id: items.by_id(tx, g.item_id).key for g in grants}
+        keys = {i.id: i.key for i in items.by_ids(tx, {g.item_id for g in grants})}
     sent: list[Run] = []
     failures: list[tuple[Run, compat.TargetDagError]] = []
     for grant in grants:
@@ -104,13 +104,12 @@ class RelayTrigger(TriggerDagRunOperator):
         return len(self.send(ledger, context, grants))
 
     def send(self, ledger: Ledger, context: Mapping[str, Any], grants: Iterable[Run]) -> list[Run]:
-        """Send these grants and those whose sender was lost, and leave the link for the UI.
+        """Send these grants, then those whose sender was lost, and leave the link for the UI.
 
         :raises TargetDagError: see :func:`send_grants`.
         """
-        grants = list(grants)
-        lost = [g for g in ledger.unconfirmed(utcnow()) if g.id not in {o.id for o in grants}]
-        sent = send_grants(ledger, [*grants, *lost])
+        sent = send_grants(ledger, grants)
+        sent += send_grants(ledger, ledger.unconfirmed(utcnow()))
         own = next((g for g in sent if g.dag_id == self.trigger_dag_id), None)
         if own is not None:
             context["ti"].xcom_push(key="trigger_run_id", value=own.run_id)
