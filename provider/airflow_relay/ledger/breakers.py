@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from sqlalchemy import insert, select, update
@@ -10,6 +10,7 @@ from sqlalchemy import insert, select, update
 from airflow_relay.core import breaker as rules
 from airflow_relay.core.breaker import Breaker, BreakerGate, Step
 from airflow_relay.core.item import Run
+from airflow_relay.core.snapshot import StageKey
 from airflow_relay.core.states import RunResult
 from airflow_relay.ledger import alerts
 from airflow_relay.ledger.engine import Tx
@@ -24,7 +25,12 @@ def load_all(tx: Tx) -> dict[tuple[str, str], Breaker]:
 
 def gates(tx: Tx, now: datetime) -> dict[tuple[str, str], BreakerGate]:
     """What each breaker lets pass now."""
-    return {where: rules.gate(breaker, now) for where, breaker in load_all(tx).items()}
+    return gates_of(load_all(tx), now)
+
+
+def gates_of(found: Mapping[StageKey, Breaker], now: datetime) -> dict[StageKey, BreakerGate]:
+    """The same of breakers that have been read."""
+    return {where: rules.gate(breaker, now) for where, breaker in found.items()}
 
 
 def change(tx: Tx, pipeline: str, stage: str, now: datetime, rule: Callable[[Breaker], Step]) -> Step:

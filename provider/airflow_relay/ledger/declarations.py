@@ -49,14 +49,19 @@ def load(tx: Tx, name: str) -> Pipeline:
 
 
 def load_all(tx: Tx) -> dict[str, Pipeline]:
-    """Every declared pipeline by name.
-
-    Each dispatch asks for them, so a process reads and checks a declaration only once.
-    """
+    """Every declared pipeline by name."""
     digests = {
         row.name: row.digest
         for row in tx.conn.execute(select(pipelines.c.name, pipelines.c.digest).order_by(pipelines.c.name))
     }
+    return by_digest(tx, digests)
+
+
+def by_digest(tx: Tx, digests: dict[str, str]) -> dict[str, Pipeline]:
+    """Pipeline name → declaration, from name → digest as this transaction has found them.
+
+    Each dispatch asks for them, so a process reads and checks a declaration only once.
+    """
     unknown = [name for name, digest in digests.items() if digest not in _read]
     if unknown:
         query = select(pipelines).where(pipelines.c.name.in_(unknown))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import select
 
@@ -19,7 +20,8 @@ from airflow_relay.core.states import (
     DEFAULT_AIRFLOW_RUNS,
 )
 from airflow_relay.core.windows import closed_until
-from airflow_relay.ledger import breakers, declarations, governing, items, ready, runs
+from airflow_relay.ledger import breakers, governing, items, ready, runs
+from airflow_relay.ledger import standing as standings
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, meta
 
@@ -27,7 +29,10 @@ from airflow_relay.ledger.schema import DISPATCHER_LOCK, meta
 def lock(tx: Tx) -> None:
     """Become the only dispatcher until the transaction ends (SQLite: an immediate transaction is one)."""
     if not tx.is_sqlite:
-        tx.conn.execute(select(meta.c.name).where(meta.c.name == DISPATCHER_LOCK).with_for_update())
+        tx.conn.execute(_LOCK)
+
+
+_LOCK: Final = select(meta.c.name).where(meta.c.name == DISPATCHER_LOCK).with_for_update()
 
 
 def run_dispatch(tx: Tx, conditions: Conditions, now: datetime) -> list[Run]:
@@ -103,16 +108,16 @@ def _bare_snapshot(tx: Tx, conditions: Conditions, now: datetime, *, exact: bool
 
     :param exact: false counts the items of a group no further than one more than there are free runs.
     """
-    conditions = governing.with_adaptive_limits(tx, conditions)
-    declared = declarations.load_all(tx)
-    held = runs.held_keys(tx)
+    standing = standings.load(tx)
+    declared = standing.declared
+    conditions = governing.with_adaptive_limits(conditions, standing.adaptive)
     snapshot = Snapshot(
-        usage=Counter(key for keys, _ in held for key in keys),
-        running=[keys for keys, _ in held],
+        usage=Counter(key for keys, _ in standing.held for key in keys),
+        running=[keys for keys, _ in standing.held],
         limits=effective_limits(declared, conditions),
         conditions=conditions,
-        breakers=breakers.gates(tx, now),
-        active_classes=Counter(klass for _, klass in held),
+        breakers=breakers.gates_of(standing.breakers, now),
+        active_classes=Counter(klass for _, klass in standing.held),
     )
     most = None if exact else _free_runs(snapshot) + 1
     groups = ready.groups(tx, now, most=most)
@@ -123,7 +128,7 @@ def _free_runs(snapshot: Snapshot) -> int:
     return free_units(AIRFLOW_RUNS_KEY, snapshot) or 0
 
 
-def effective_limits(declared: dict[str, Pipeline], conditions: Conditions) -> dict[str, int]:
+def effective_limits(declared: Mapping[str, Pipeline], conditions: Conditions) -> dict[str, int]:
     """Declared limits under those that the Variable ``relay_limits`` sets."""
     limits = {AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS}
     for pipeline in declared.values():
@@ -133,7 +138,7 @@ def effective_limits(declared: dict[str, Pipeline], conditions: Conditions) -> d
 
 
 def _closed_stages(
-    groups: Sequence[Group], declared: dict[str, Pipeline], now: datetime
+    groups: Sequence[Group], declared: Mapping[str, Pipeline], now: datetime
 ) -> dict[tuple[str, str], datetime | None]:
     closed: dict[tuple[str, str], datetime | None] = {}
     for group in groups:

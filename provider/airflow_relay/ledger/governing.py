@@ -64,11 +64,11 @@ def keep_adaptive_state(tx: Tx, key: str, state: AdaptiveState, now: datetime) -
         tx.conn.execute(insert(adaptive_limits).values(key=key, **row))
 
 
-def with_adaptive_limits(tx: Tx, conditions: Conditions) -> Conditions:
+def with_adaptive_limits(conditions: Conditions, states: Mapping[str, AdaptiveState]) -> Conditions:
     """The conditions with each adaptive limit as it stands in this transaction, not when they were read."""
     if not conditions.adaptive:
         return conditions
-    now_at = Limits(adaptive=conditions.adaptive).effective(adaptive_states(tx))
+    now_at = Limits(adaptive=conditions.adaptive).effective(states)
     return replace(conditions, limits={**conditions.limits, **now_at})
 
 

@@ -7,7 +7,7 @@ jumping from one to the next along the index ``ix_items_ready``, and counted no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Integer,
     Select,
     bindparam,
+    case,
     cast,
     func,
     literal,
@@ -30,13 +31,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import KeyedColumnElement
 
+from airflow_relay.core.dispatch import AGING_STEP
 from airflow_relay.core.snapshot import Candidate, Group
 from airflow_relay.core.states import ItemState
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import items
 from airflow_relay.ledger.types import Instant, to_micros
 
-_BAND: Final = timedelta(hours=2) // timedelta(microseconds=1)
+_BAND: Final = AGING_STEP // timedelta(microseconds=1)
+_NO_END: Final = datetime(9999, 1, 1, tzinfo=timezone.utc)
 _ALIKE: Final = ("pipeline", "stage", "dag_id", "klass", "rank", "keys")
 """What the items of a group have in common, in the order of the index."""
 
@@ -70,9 +73,20 @@ def candidates(tx: Tx, group: Group, wanted: int, now: datetime) -> Sequence[Can
     """The first ``wanted`` of a group in the order of the rules: aged band, own priority, age."""
     if wanted <= 0:
         return ()
+    # Nothing comes before the band of the oldest item, so the others are read only if that one is too small.
+    steps = (now - group.oldest) // AGING_STEP
+    if steps > 0:
+        found = _first(tx, group, wanted, now, until=now - steps * AGING_STEP)
+        if len(found) == wanted:
+            return found
+    return _first(tx, group, wanted, now, until=_NO_END)
+
+
+def _first(tx: Tx, group: Group, wanted: int, now: datetime, *, until: datetime) -> Sequence[Candidate]:
     values = {
         "now": now,
         "at": to_micros(now),
+        "until": until,
         "most": wanted,
         **{f"of_{name}": getattr(group, name) for name in _ALIKE},
         "of_keys": list(group.keys),
@@ -113,11 +127,13 @@ def _groups_statement() -> Select[Any]:
         .limit(1)
         .correlate(found)
     )
+    # The first of a group is its oldest, and nearly always due: then nothing is asked again.
+    first = case((_due(found), found.c.ready_since), else_=oldest.scalar_subquery())
     few = select(counted.c.id).where(_same(counted, found), _due(counted)).limit(_MOST).correlate(found)
     return (
         select(
             *_alike(found),
-            oldest.scalar_subquery().label("oldest"),
+            first.label("oldest"),
             select(func.count()).select_from(few.subquery("few")).scalar_subquery().label("number"),
         )
         .where(found.c.pipeline.is_not(None))
@@ -133,7 +149,7 @@ def _candidates_statement() -> Select[Any]:
     same = [column == bindparam(f"of_{column.name}", type_=column.type) for column in _alike(items)]
     return (
         select(t.id, t.priority, t.ready_since, t.not_before)
-        .where(_ready(items), *same, _due(items))
+        .where(_ready(items), *same, _due(items), t.ready_since <= bindparam("until", type_=Instant))
         .order_by(band.desc(), t.priority.desc(), t.ready_since, t.id)
         .limit(_MOST)
     )
@@ -146,23 +162,23 @@ def _dags_statement() -> Select[Any]:
 
 
 def _kinds() -> CTE:
-    """What each group has in common, found by asking again and again for the next greater one.
+    """What each group has in common, and its oldest item's times, by asking again and again for the next one.
 
-    A row holds one group, and the id of an item of the next one; the first row holds no group yet.
+    A row holds one group, and the id of the oldest item of the next one; the first row holds no group yet.
     """
     start, this, following = items.alias("start"), items.alias("this"), items.alias("following")
-    smallest = select(start.c.id).where(_ready(start)).order_by(*_alike(start)).limit(1)
-    nothing = [cast(null(), column.type).label(column.name) for column in _alike(start)]
+    smallest = select(start.c.id).where(_ready(start)).order_by(*_kept(start)[:-1]).limit(1)
+    nothing = [cast(null(), column.type).label(column.name) for column in _kept(start)]
     found = select(smallest.scalar_subquery().label("next_id"), *nothing).cte("found", recursive=True)
     greater = (
         select(following.c.id)
         .where(_ready(following), tuple_(*_alike(following)) > tuple_(*_alike(this)))
-        .order_by(*_alike(following))
+        .order_by(*_kept(following)[:-1])
         .limit(1)
         .correlate(this)
     )
     return found.union_all(
-        select(greater.scalar_subquery(), *_alike(this)).select_from(
+        select(greater.scalar_subquery(), *_kept(this)).select_from(
             found.join(this, this.c.id == found.c.next_id)
         )
     )
@@ -170,6 +186,11 @@ def _kinds() -> CTE:
 
 def _alike(rows: FromClause) -> list[KeyedColumnElement[Any]]:
     return [rows.c[name] for name in _ALIKE]
+
+
+def _kept(rows: FromClause) -> list[KeyedColumnElement[Any]]:
+    """What a row of :func:`_kinds` holds; all but the last are the index."""
+    return [*_alike(rows), rows.c.ready_since, rows.c.not_before]
 
 
 def _same(rows: FromClause, as_this: FromClause) -> ColumnElement[bool]:

@@ -16,7 +16,6 @@ from airflow_relay.core.states import (
     AIRFLOW_RUNS_KEY,
     EventKind,
     ItemState,
-    PriorityClass,
     RunResult,
     RunState,
 )
@@ -33,7 +32,6 @@ _INSERT: Final = insert(runs).returning(runs.c.id, runs.c.item_id)
 _CHANGE: Final = update(runs).where(runs.c.id == bindparam("of_run"))
 _TAKE_SLOTS: Final = insert(slots)
 _FREE_SLOTS: Final = delete(slots).where(slots.c.run == bindparam("of_run"))
-_HELD: Final = select(slots.c.run, slots.c.key, runs.c.klass).join(runs, runs.c.id == slots.c.run)
 _LOCK_WITH_ITEM: Final = (
     select(runs, *(c.label(f"item__{c.name}") for c in item_table.columns))
     .join(item_table, item_table.c.id == runs.c.item_id)
@@ -110,16 +108,6 @@ def usage(tx: Tx) -> dict[str, int]:
     """Capacity key → units held."""
     rows = tx.conn.execute(select(slots.c.key, func.count()).group_by(slots.c.key))
     return {key: count for key, count in rows}  # noqa: C416 - rows are Row objects
-
-
-def held_keys(tx: Tx) -> list[tuple[tuple[str, ...], PriorityClass]]:
-    """The keys of each run that holds slots, ``airflow.runs`` included, and its class."""
-    keys: dict[int, list[str]] = {}
-    classes: dict[int, PriorityClass] = {}
-    for run, key, klass in tx.conn.execute(_HELD):
-        keys.setdefault(run, []).append(key)
-        classes[run] = klass
-    return [(tuple(held), classes[run]) for run, held in keys.items()]
 
 
 def keys_of(tx: Tx, run: int) -> list[str]:
