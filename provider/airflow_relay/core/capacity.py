@@ -26,9 +26,11 @@ class Room:
     """Free units of limited keys while a plan grows; each grant takes from them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        free = {key: free_units(key, snapshot) for key in (*snapshot.limits, AIRFLOW_RUNS_KEY)}
-        self.free = {key: units for key, units in free.items() if units is not None}
-        self.used = {key: snapshot.usage.get(key, 0) for key in self.free}
+        limits, usage = snapshot.limits, snapshot.usage
+        if AIRFLOW_RUNS_KEY not in limits:
+            limits = {**limits, AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS}
+        self.used = {key: usage.get(key, 0) for key in limits}
+        self.free = {key: max(0, limit - self.used[key]) for key, limit in limits.items()}
         self.holders = [frozenset(keys) for keys in snapshot.running]
 
     @property

@@ -90,7 +90,8 @@ CLASS_ORDER: Final = {klass: place for place, klass in enumerate(PriorityClass)}
 
 def age(ready_since: datetime, now: datetime) -> int:
     """Full aging steps waited, time behind gates included; never negative."""
-    return max(0, (now - ready_since) // AGING_STEP)
+    waited = now - ready_since
+    return waited // AGING_STEP if waited >= AGING_STEP else 0
 
 
 def order_key(candidate: Candidate, now: datetime) -> tuple[int, int, int, datetime, int]:
@@ -183,15 +184,18 @@ def check_shared_keys(pipelines: Iterable[Pipeline], limits: Mapping[str, int] |
 def _gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitReason | None:
     """Every gate but the one of idle work; what a person has set comes first."""
     stage, conditions = (group.pipeline, group.stage), snapshot.conditions
-    gates = (
-        (WaitReason.HOLD, group.klass.value in conditions.holds or group.pipeline in conditions.holds),
-        (WaitReason.PAUSED, group.dag_id in conditions.paused_dags),
-        (WaitReason.BREAKER, snapshot.breakers.get(stage) is BreakerGate.OPEN),
-        (WaitReason.BUDGET, group.pipeline in conditions.over_budget),
-        (WaitReason.NOT_BEFORE, _is_closed(snapshot.closed_until.get(stage), now)),
-        (WaitReason.SLOT, bool(_never_free(group.keys, snapshot))),
-    )
-    return next((reason for reason, stops in gates if stops), None)
+    holds = conditions.holds
+    if holds and (group.klass.value in holds or group.pipeline in holds):
+        return WaitReason.HOLD
+    if group.dag_id in conditions.paused_dags:
+        return WaitReason.PAUSED
+    if snapshot.breakers.get(stage) is BreakerGate.OPEN:
+        return WaitReason.BREAKER
+    if group.pipeline in conditions.over_budget:
+        return WaitReason.BUDGET
+    if _is_closed(snapshot.closed_until.get(stage), now):
+        return WaitReason.NOT_BEFORE
+    return WaitReason.SLOT if _never_free(group.keys, snapshot) else None
 
 
 def _is_closed(until: datetime | None, now: datetime) -> bool:
@@ -212,12 +216,12 @@ def _idle_must_wait(snapshot: Snapshot, now: datetime) -> bool:
     return any(r.klass in STOPS_IDLE and _gate(r, snapshot, now) is None for r in chain(groups, loaded))
 
 
-Kind = tuple[str, str, str, str, int, tuple[str, ...]]
+Kind = tuple[str, str, str, PriorityClass, int, tuple[str, ...]]
 
 
 def _kind(ready: Group | Candidate) -> Kind:
     """What the items of one group have in common: what gates look at, and what they need."""
-    return (ready.pipeline, ready.stage, ready.dag_id, ready.klass.value, ready.rank, ready.keys)
+    return (ready.pipeline, ready.stage, ready.dag_id, ready.klass, ready.rank, ready.keys)
 
 
 class _Decision:
@@ -226,7 +230,7 @@ class _Decision:
     def __init__(self, snapshot: Snapshot, now: datetime) -> None:
         self.snapshot, self.now = snapshot, now
         self.room = Room(snapshot)
-        self.idle_waits = _idle_must_wait(snapshot, now)
+        self._idle_waits: bool | None = None
         self.granted: dict[StageKey, int] = {}
         self.grants: list[Grant] = []
         self.reserved: list[Reservation] = []
@@ -239,9 +243,15 @@ class _Decision:
         kind = _kind(group)
         if kind not in self.gates:
             found = _gate(group, self.snapshot, self.now)
-            idle = found is None and group.klass is PriorityClass.P3 and self.idle_waits
+            idle = found is None and group.klass is PriorityClass.P3 and self.idle_waits()
             self.gates[kind] = WaitReason.IDLE if idle else found
         return self.gates[kind]
+
+    def idle_waits(self) -> bool:
+        """Asked for idle work alone, and once."""
+        if self._idle_waits is None:
+            self._idle_waits = _idle_must_wait(self.snapshot, self.now)
+        return self._idle_waits
 
     def consider(self, candidate: Candidate) -> None:
         stage = (candidate.pipeline, candidate.stage)

@@ -56,12 +56,12 @@ def completed(item: Item, *, pipeline: Pipeline, run: Run, completion: Completio
     status = {"status": stage.status} if stage.status else {}
     said = f" with outcome '{completion.outcome}'" if completion.outcome else ""
     skipped = " (skipped)" if completion.result is RunResult.SKIPPED else ""
-    change = enter(item, pipeline=pipeline, target=target, now=now)
+    _, text, fields = _entering(item, pipeline, target, now)
     return Change(
         kind=EventKind.COMPLETED,
         at=now,
-        text=f"{run.stage} completed{skipped}{said}. {change.text}",
-        set={"error_class": None, "error_reason": None, **status, **change.set},
+        text=f"{run.stage} completed{skipped}{said}. {text}",
+        set={"error_class": None, "error_reason": None, **status, **fields},
         detail={"stage": run.stage, "outcome": completion.outcome, "result": completion.result.value},
         run=run.id,
     )
@@ -94,6 +94,15 @@ def route(
 
 def enter(item: Item, *, pipeline: Pipeline, target: Target, now: datetime) -> Change:
     """The change that sends an item to a stage or an end; a used-up visit bound diverts it."""
+    kind, text, fields = _entering(item, pipeline, target, now)
+    return Change(kind=kind, at=now, text=text, set=fields)
+
+
+_Entering = tuple[EventKind, str, dict[str, Any]]
+
+
+def _entering(item: Item, pipeline: Pipeline, target: Target, now: datetime) -> _Entering:
+    """What happens, in words, and the item's new fields."""
     diverted: list[str] = []
     while not isinstance(target, End):
         stage = pipeline.stage(target)
@@ -108,19 +117,15 @@ def enter(item: Item, *, pipeline: Pipeline, target: Target, now: datetime) -> C
     if isinstance(target, End):
         return _ended(target, now, note)
     visits = {**item.visits, target: item.visits.get(target, 0) + 1}
-    return Change(
-        kind=EventKind.READY,
-        at=now,
-        text=f"{note}Ready for {target}",
-        set={
-            "state": ItemState.READY,
-            **_where(pipeline, target),
-            "visits": visits,
-            "ready_since": now,
-            "not_before": None,
-            "finished_at": None,
-        },
-    )
+    fields = {
+        "state": ItemState.READY,
+        **_where(pipeline, target),
+        "visits": visits,
+        "ready_since": now,
+        "not_before": None,
+        "finished_at": None,
+    }
+    return EventKind.READY, f"{note}Ready for {target}", fields
 
 
 _END_STATES = {
@@ -130,15 +135,11 @@ _END_STATES = {
 }
 
 
-def _ended(target: End, now: datetime, note: str) -> Change:
+def _ended(target: End, now: datetime, note: str) -> _Entering:
     state, text = _END_STATES[target]
     kind = EventKind.DEAD_LETTERED if state is ItemState.DEAD else EventKind.COMPLETED
-    return Change(
-        kind=kind,
-        at=now,
-        text=note + text,
-        set={"state": state, "finished_at": now, "ready_since": None, "not_before": None},
-    )
+    fields = {"state": state, "finished_at": now, "ready_since": None, "not_before": None}
+    return kind, note + text, fields
 
 
 def failed(*, run: Run, completion: Completion, retryable: bool, now: datetime, text: str = "") -> Change:

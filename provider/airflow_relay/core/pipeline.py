@@ -86,11 +86,11 @@ class Stage:
     @property
     def routes(self) -> Mapping[str, Target]:
         """Outcome → target; a plain route is the table with only the default outcome."""
-        return self.to if isinstance(self.to, Mapping) else {DEFAULT_OUTCOME: self.to}
+        return {DEFAULT_OUTCOME: self.to} if isinstance(self.to, str) else self.to
 
     @property
     def is_router(self) -> bool:
-        return isinstance(self.to, Mapping)
+        return not isinstance(self.to, str)
 
     @property
     def fallback_schedules(self) -> tuple[str, ...]:

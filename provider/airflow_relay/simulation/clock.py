@@ -17,7 +17,7 @@ class Clock:
     def __init__(self, start: datetime) -> None:
         self.env = simpy.Environment()
         self.start = start
-        self._known = (0.0, start)
+        self._known, self._now = 0.0, start
 
     @property
     def seconds(self) -> float:
@@ -26,10 +26,10 @@ class Clock:
 
     def now(self) -> datetime:
         """The present moment, aware UTC."""
-        seconds = self.seconds
-        if self._known[0] != seconds:
-            self._known = (seconds, self.start + timedelta(seconds=seconds))
-        return self._known[1]
+        seconds = self.env._now  # noqa: SLF001 - as above
+        if self._known != seconds:
+            self._known, self._now = seconds, self.start + timedelta(seconds=seconds)
+        return self._now
 
     def seconds_at(self, moment: datetime) -> float:
         return (moment - self.start).total_seconds()

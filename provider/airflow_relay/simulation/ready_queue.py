@@ -12,6 +12,7 @@ from itertools import islice
 from airflow_relay.core.dispatch import order_key
 from airflow_relay.core.item import Item
 from airflow_relay.core.snapshot import Candidate, Group
+from airflow_relay.simulation.values import changed
 
 Kind = tuple[str, str]
 """(pipeline, stage): in a simulation a stage has one DAG, class, rank and set of keys."""
@@ -22,6 +23,16 @@ class _Waiting:
 
     def __init__(self, model: Candidate) -> None:
         self.model = model
+        self._group = Group(
+            pipeline=model.pipeline,
+            stage=model.stage,
+            dag_id=model.dag_id,
+            klass=model.klass,
+            rank=model.rank,
+            keys=model.keys,
+            count=0,
+            oldest=model.ready_since,
+        )
         self.by_priority: dict[int, deque[Candidate]] = {}
         self.count = 0
 
@@ -58,17 +69,21 @@ class _Waiting:
         return min(line[0].ready_since for line in self.by_priority.values() if line)
 
     def group(self) -> Group:
-        model = self.model
-        return Group(
-            pipeline=model.pipeline,
-            stage=model.stage,
-            dag_id=model.dag_id,
-            klass=model.klass,
-            rank=model.rank,
-            keys=model.keys,
-            count=self.count,
-            oldest=self.oldest(),
-        )
+        return changed(self._group, count=self.count, oldest=self.oldest())
+
+
+def _candidate(item: Item, since: datetime) -> Candidate:
+    return Candidate(
+        item_id=item.id,
+        pipeline=item.pipeline,
+        stage=item.stage,
+        dag_id=item.dag_id,
+        klass=item.klass,
+        rank=item.rank,
+        priority=item.priority,
+        keys=item.keys,
+        ready_since=since,
+    )
 
 
 def _since(candidate: Candidate) -> tuple[datetime, int]:
@@ -90,22 +105,13 @@ class ReadyQueue:
 
     def add(self, item: Item) -> None:
         """An item has become ready."""
-        candidate = Candidate(
-            item_id=item.id,
-            pipeline=item.pipeline,
-            stage=item.stage,
-            dag_id=item.dag_id,
-            klass=item.klass,
-            rank=item.rank,
-            priority=item.priority,
-            keys=item.keys,
-            ready_since=item.ready_since or item.last_activity_at,
-        )
+        since = item.ready_since or item.last_activity_at
         kind = (item.pipeline, item.stage)
         waiting = self._stages.get(kind)
         if waiting is None:
-            waiting = self._stages[kind] = _Waiting(candidate)
+            waiting = self._stages[kind] = _Waiting(_candidate(item, since))
             self._stages = dict(sorted(self._stages.items()))
+        candidate = changed(waiting.model, item_id=item.id, priority=item.priority, ready_since=since)
         waiting.add(candidate)
         self._candidates[item.id] = candidate
 

@@ -189,7 +189,8 @@ class RelayModel:
 
     def _close(self, run: Run, completion: Completion) -> None:
         after = self.world.close(run, completion, self.clock.now())
-        self._watch_breaker(run)
+        if self.world.breakers:
+            self._watch_breaker(run)
         if after.state is ItemState.DEAD:
             self._dead(after)
         elif after.state not in (ItemState.READY, ItemState.FAILED):
@@ -198,8 +199,6 @@ class RelayModel:
 
     def _watch_breaker(self, run: Run) -> None:
         """Of an open breaker: the tick after its pause lets the probe go."""
-        if not self.world.breakers:
-            return
         breaker = self.world.breakers.get((run.pipeline, run.stage))
         if breaker is not None and breaker.probe_at is not None:
             self._need_tick(self.clock.seconds_at(breaker.probe_at))
@@ -210,7 +209,8 @@ class RelayModel:
         self._tries.pop(item.id, None)
         self._stuck.pop(item.id, None)
         for work in self.work.values():
-            work.heal(item.id)
+            if work.poisoned:
+                work.heal(item.id)
 
     def _die(self, run_id: int, begin: float) -> None:
         """The run ends and tells nobody."""

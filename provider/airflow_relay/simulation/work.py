@@ -110,9 +110,9 @@ class StageWork:
 
     def attempt(self, item: int, number: int, begin: float) -> Attempt:
         """The ``number``-th run (from 1) for this item, beginning now."""
-        seconds = self._minutes(self.chance.at(Draw.TIME, item, self.index, number)) * 60
         attempt = self._own_failure(item, number)
         if attempt is None:
+            seconds = self._minutes(self.chance.at(Draw.TIME, item, self.index, number)) * 60
             attempt = Attempt(seconds, None, self.outcome(item, number))
         return self.meet(attempt, begin)
 

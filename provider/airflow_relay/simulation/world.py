@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_relay.core import breaker as breaker_rules
 from airflow_relay.core import dispatch as dispatch_rules
@@ -26,7 +26,6 @@ from airflow_relay.core.states import (
     AIRFLOW_RUNS_KEY,
     DEFAULT_AIRFLOW_RUNS,
     IN_FLIGHT,
-    EventKind,
     ItemState,
     PriorityClass,
     RunResult,
@@ -34,8 +33,9 @@ from airflow_relay.core.states import (
 )
 from airflow_relay.core.windows import closed_until
 from airflow_relay.simulation.ready_queue import ReadyQueue
+from airflow_relay.simulation.values import changed
 
-_Value = TypeVar("_Value", Item, Run, Snapshot)
+_NEVER_TRIPPED = Breaker()
 
 
 class KnownPipeline(Pipeline):
@@ -52,17 +52,6 @@ class KnownPipeline(Pipeline):
         }
         for method, known in answers.items():  # the instance's own, in front of the class's methods
             object.__setattr__(self, method, known.__getitem__)
-
-
-def changed(value: _Value, **fields: Any) -> _Value:
-    """As ``dataclasses.replace``, and so as ``core.item.apply``, ten times as fast.
-
-    For frozen dataclasses without ``__post_init__`` and slots.
-    """
-    after: _Value = object.__new__(type(value))
-    after.__dict__.update(value.__dict__)
-    after.__dict__.update(fields)
-    return after
 
 
 class World:
@@ -103,7 +92,14 @@ class World:
         self.breakers: dict[StageKey, Breaker] = {}
         self.usage: Counter[str] = Counter()
         self.active_classes: Counter[PriorityClass] = Counter()
+        self._bare = Snapshot(
+            usage=self.usage,
+            limits=self.limits,
+            conditions=conditions,
+            active_classes=self.active_classes,
+        )
         self._next_run = 0
+        self._run_models: dict[StageKey, Run] = {}
 
     # --- items ------------------------------------------------------------------------------------------
 
@@ -117,7 +113,14 @@ class World:
 
     def perform(self, item: Item, change: Change) -> Item:
         """Apply a change; the item's place in the queue follows its state."""
-        after = changed(item, last_activity_at=change.at, **change.set)
+        return self._move(item, change.at, change.set)
+
+    def _move(self, item: Item, at: datetime, fields: Mapping[str, Any]) -> Item:
+        after: Item = object.__new__(Item)  # as ``changed``, with one copy less
+        values = after.__dict__
+        values.update(item.__dict__)
+        values["last_activity_at"] = at
+        values.update(fields)
         self.items[item.id] = after
         if item.state is ItemState.READY:
             self.queue.remove(item.id)
@@ -144,13 +147,10 @@ class World:
     def snapshot(self, now: datetime, groups: list[Group]) -> Snapshot:
         """What the dispatcher looks at, no candidates loaded; breakers and windows of these groups alone."""
         aged = any(dispatch_rules.age(g.oldest, now) > 0 for g in groups)
-        return Snapshot(
+        return changed(
+            self._bare,
             groups=groups,
-            usage=self.usage,
-            limits=self.limits,
-            conditions=self.conditions,
             breakers=self._gates(groups, now) if self.breakers else {},
-            active_classes=self.active_classes,
             closed_until=self._closed(groups, now) if self._windows else {},
             # Who holds what matters to reservations alone, and only what has aged reserves.
             running=[self.items[run.item_id].keys for run in self.runs.values()] if aged else (),
@@ -194,24 +194,19 @@ class World:
         item = self.items[item_id]
         self._next_run += 1
         epoch = item.epoch + 1
-        run = Run(
+        run = changed(
+            self._run_of(item),
             id=self._next_run,
             item_id=item_id,
-            pipeline=item.pipeline,
-            stage=item.stage,
             visit=item.visit,
             epoch=epoch,
-            dag_id=item.dag_id,
             run_id=item.key,
-            ledger_id="simulation",
-            state=RunState.OPEN,
-            klass=item.klass,
             attempt=item.attempts,
             ready_since=item.ready_since,
             granted_at=now,
         )
         granted = {"state": ItemState.GRANTED, "epoch": epoch, "ready_since": None, "not_before": None}
-        self.perform(item, Change(kind=EventKind.GRANTED, at=now, text="Granted", set=granted, run=run.id))
+        self._move(item, now, granted)
         self.runs[run.id] = run
         self.run_of[item_id] = run.id
         self._slots(item.keys, 1)
@@ -219,6 +214,27 @@ class World:
         if probe:
             self._breaker(run, lambda b: breaker_rules.probe_granted(b, run_id=run.id))
         return run
+
+    def _run_of(self, item: Item) -> Run:
+        """A run of the item's stage; made once a stage, what differs between its runs aside."""
+        stage = (item.pipeline, item.stage)
+        known = self._run_models.get(stage)
+        if known is None:
+            known = self._run_models[stage] = Run(
+                id=0,
+                item_id=0,
+                pipeline=item.pipeline,
+                stage=item.stage,
+                visit=0,
+                epoch=0,
+                dag_id=item.dag_id,
+                run_id="",
+                ledger_id="simulation",
+                state=RunState.OPEN,
+                klass=item.klass,
+                granted_at=item.registered_at,
+            )
+        return known
 
     def _slots(self, keys: Iterable[str], by: int) -> None:
         for key in (*keys, AIRFLOW_RUNS_KEY):
@@ -229,10 +245,7 @@ class World:
     def started(self, run: Run, now: datetime) -> Run:
         """The run's first guarded task begins."""
         run = self.runs[run.id] = changed(run, started_at=now)
-        change = Change(
-            kind=EventKind.STARTED, at=now, text="Started", set={"state": ItemState.RUNNING}, run=run.id
-        )
-        self.perform(self.items[run.item_id], change)
+        self._move(self.items[run.item_id], now, {"state": ItemState.RUNNING})
         return run
 
     # --- the end of a run -------------------------------------------------------------------------------
@@ -265,9 +278,9 @@ class World:
 
     def _breaker(self, run: Run, rule: Callable[[Breaker], Step]) -> None:
         stage = (run.pipeline, run.stage)
-        before = self.breakers.get(stage)
-        after = rule(before or Breaker()).breaker
-        if before is not None or after != Breaker():
+        before = self.breakers.get(stage, _NEVER_TRIPPED)
+        after = rule(before).breaker
+        if after is not before:
             self.breakers[stage] = after
 
     # --- what waits -------------------------------------------------------------------------------------

@@ -121,10 +121,9 @@ def test_the_life_of_an_item_is_cores(monkeypatch):
     done = lifecycle.completed
 
     def everything_ends_here(item, **kwargs):
+        end = lifecycle.enter(item, pipeline=kwargs["pipeline"], target=lifecycle.End.DONE, now=kwargs["now"])
         change = done(item, **kwargs)
-        return replace(
-            change, set={**change.set, **lifecycle._ended(lifecycle.End.DONE, kwargs["now"], "").set}
-        )
+        return replace(change, set={**change.set, **end.set})
 
     monkeypatch.setattr(lifecycle, "completed", everything_ends_here)
     assert run(chain()).end_to_end.high == pytest.approx(0.5)
