@@ -1,7 +1,7 @@
-"""Imports once, before Airflow forks, what every task process needs.
+"""Imports once, before Airflow forks, what every task process needs, and compiles the ledger's statements.
 
 Airflow forks a process for each task, and each imports the SDK, the operators and this package anew, which
-takes longer than the bookkeeping of a stage. A forked process inherits what its parent has imported, so one
+takes longer than the bookkeeping of a stage. A forked process inherits what its parent has loaded, so one
 line in ``$AIRFLOW_HOME/config/airflow_local_settings.py`` takes that time out of the gap between two stages::
 
     from airflow_relay.local_settings import *
@@ -81,6 +81,19 @@ def preload(modules: Sequence[str]) -> list[str]:
     return [name for name in modules if not _imports(name)]
 
 
+def rehearse() -> bool:
+    """Compile the ledger's statements, for the forked processes to inherit; returns whether it worked."""
+    try:
+        from airflow_relay.clock import utcnow  # noqa: PLC0415 - this module is imported by all of Airflow
+        from airflow_relay.ledger import rehearsal  # noqa: PLC0415 - see above
+
+        rehearsal.rehearse(utcnow())
+    except Exception as error:  # noqa: BLE001 - as with an import
+        log.warning("Relay could not rehearse its ledger: %s: %s", type(error).__name__, error)
+        return False
+    return True
+
+
 def _imports(name: str) -> bool:
     try:
         importlib.import_module(name)
@@ -92,3 +105,4 @@ def _imports(name: str) -> bool:
 
 if forks_tasks(sys.argv):
     preload([*MODULES, *own_modules()])
+    rehearse()

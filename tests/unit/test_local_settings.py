@@ -96,3 +96,15 @@ def test_the_api_server_imports_nothing_of_it(tmp_path):
     loaded = _modules_after_start(tmp_path, "api-server")
     assert "airflow_relay.local_settings" in loaded
     assert not loaded & set(local_settings.own_modules())
+
+
+def test_a_rehearsal_that_fails_keeps_nothing_from_starting(caplog, monkeypatch):
+    from airflow_relay.ledger import rehearsal
+
+    def fail(_now):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(rehearsal, "rehearse", fail)
+    with caplog.at_level(logging.WARNING):
+        assert not local_settings.rehearse()
+    assert "could not rehearse its ledger: RuntimeError: no room" in caplog.text

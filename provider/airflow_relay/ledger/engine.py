@@ -6,7 +6,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +15,62 @@ from typing import Any, Final
 from sqlalchemy import Connection, Delete, Engine, Insert, Update, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.util import LRUCache
 
 from airflow_relay.ledger import batching
-from airflow_relay.ledger.errors import LedgerNotReadyError
+from airflow_relay.ledger.errors import LedgerNotReadyError, LedgerUnreachableError
 
 BUSY_TIMEOUT_S: Final = 30
 """How long a SQLite connection waits for one that stands in no line: the ``sqlite3`` shell, a checkpoint."""
 
+CONNECT_TIMEOUT_S: Final = 10
+"""How long a connection to PostgreSQL may take."""
+
 _SWITCH_PAUSE_S: Final = 0.02
 
 _WRITE: Final = "relay_write"
+_NO_RESULT: Final = {batching.WITH_NEXT: True}
 _engines: dict[tuple[int, str], Engine] = {}
 
 
-_NO_RESULT: Final = {batching.WITH_NEXT: True}
+class _CompiledStatements(MutableMapping[Any, Any]):
+    """SQLAlchemy's cache of compiled statements, but for all engines of a driver and not for one.
+
+    A task process makes its engine anew, and would find an empty cache in it. What was compiled before the
+    fork serves it (see :mod:`airflow_relay.ledger.rehearsal`). SQLAlchemy's keys begin with the dialect.
+    """
+
+    def __init__(self) -> None:
+        self._kept: LRUCache[Any, Any] = LRUCache(1000)
+
+    @staticmethod
+    def _key(key: Any) -> Any:
+        dialect, *rest = key
+        return (dialect.name, dialect.driver, *rest)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._kept[self._key(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._kept[self._key(key)] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._kept[self._key(key)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def clear(self) -> None:
+        self._kept = LRUCache(1000)
+
+
+COMPILED: Final = _CompiledStatements()
+_SHARED_CACHE: Final = {"compiled_cache": COMPILED}
+
+
 def engine_for(url: str) -> Engine:
     """Return this process's engine for ``url``.
 
@@ -37,14 +79,20 @@ def engine_for(url: str) -> Engine:
     key = (os.getpid(), url)
     if key not in _engines:
         _engines[key] = _create(url)
+        batching.install(_engines[key])
     return _engines[key]
 
 
-        batching.install(_engines[key])
 def dispose_engines() -> None:
     """Close this process's engines (tests, and commands that end)."""
-    for key in [k for k in _engines if k[0] == os.getpid()]:
-        _engines.pop(key).dispose()
+    for pid, url in list(_engines):
+        if pid == os.getpid():
+            dispose_engine(url)
+
+
+def dispose_engine(url: str) -> None:
+    """Close this process's engine for ``url``."""
+    _engines.pop((os.getpid(), url)).dispose()
 
 
 def _create(url: str) -> Engine:
@@ -56,7 +104,14 @@ def _create(url: str) -> Engine:
         if parsed.drivername in ("postgres", "postgresql"):
             parsed = parsed.set(drivername="postgresql+psycopg2")
         try:
-            return create_engine(parsed, pool_pre_ping=True, pool_size=2, max_overflow=8)
+            return create_engine(
+                parsed,
+                pool_pre_ping=True,
+                pool_size=2,
+                max_overflow=8,
+                connect_args=_patience(parsed),
+                execution_options=_SHARED_CACHE,
+            )
         except ImportError as error:
             raise LedgerNotReadyError(
                 "The PostgreSQL driver is missing: pip install 'airflow-provider-relay[postgres]'."
@@ -66,10 +121,28 @@ def _create(url: str) -> Engine:
     )
 
 
+def _patience(url: URL) -> dict[str, int]:
+    """How long a silent server is waited for; libpq's own answer is: for ever, or hours."""
+    if url.get_driver_name() not in {"psycopg2", "psycopg"}:
+        return {}
+    wanted = {
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+    }
+    return {name: value for name, value in wanted.items() if name not in url.query}
+
+
 def _create_sqlite(url: URL) -> Engine:
     if url.database and url.database != ":memory:":
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+    engine = create_engine(
+        url,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+        execution_options=_SHARED_CACHE,
+    )
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
@@ -122,6 +195,10 @@ class Tx:
     def is_sqlite(self) -> bool:
         return self.conn.dialect.name == "sqlite"
 
+    def write(self, statement: Insert | Update | Delete, values: Any = None) -> None:
+        """Execute a statement whose result nobody reads; on PostgreSQL it goes along with the next one."""
+        self.conn.execute(statement, values, execution_options=_NO_RESULT)
+
 
 @contextmanager
 def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
@@ -130,6 +207,7 @@ def transaction(engine: Engine, *, write: bool) -> Iterator[Connection]:
         conn = raw.execution_options(**{_WRITE: write, batching.KEPT: []})
         with conn.begin():
             yield conn
+            batching.send_kept(conn)
 
 
 @contextmanager
@@ -141,10 +219,6 @@ def _turn(engine: Engine) -> Iterator[None]:
     which they came, and takes the lock from a process that is killed. (A stricter order, in which nobody may
     take the lock again before the one woken for it, was measured as well: a seventh of the writes.)
     """
-    def write(self, statement: Insert | Update | Delete, values: Any = None) -> None:
-        """Execute a statement whose result nobody reads; on PostgreSQL it goes along with the next one."""
-        self.conn.execute(statement, values, execution_options=_NO_RESULT)
-
     name = engine.url.database
     if engine.dialect.name != "sqlite" or not name or name == ":memory:":
         yield
@@ -153,7 +227,6 @@ def _turn(engine: Engine) -> Iterator[None]:
     try:
         fcntl.flock(line, fcntl.LOCK_EX)
         yield
-            batching.send_kept(conn)
     finally:
         fcntl.flock(line, fcntl.LOCK_UN)  # a child that was forked in between would keep it otherwise
         os.close(line)
@@ -163,7 +236,8 @@ def _turn(engine: Engine) -> Iterator[None]:
 def connected(url: str, *, write: bool) -> Iterator[Connection]:
     """A connection inside one transaction: committed at the end of the block, rolled back by an exception.
 
-    :raises LedgerNotReadyError: the database cannot be reached, or the schema is missing.
+    :raises LedgerUnreachableError: the database does not answer, or no longer.
+    :raises LedgerNotReadyError: the schema is missing.
     """
     try:
         with transaction(engine_for(url), write=write) as conn:
@@ -173,8 +247,8 @@ def connected(url: str, *, write: bool) -> Iterator[Connection]:
             raise LedgerNotReadyError(
                 f"The ledger {safe_url(url)} has no tables yet: run `airflow relay init`."
             ) from error
-        if isinstance(error, OperationalError):
-            raise LedgerNotReadyError(
+        if isinstance(error, OperationalError) or error.connection_invalidated:
+            raise LedgerUnreachableError(
                 f"The ledger {safe_url(url)} did not answer: {_first_line(error)}"
             ) from error
         raise
