@@ -32,7 +32,7 @@ _INSERT: Final = insert(runs).returning(runs.c.id, runs.c.item_id)
 _CHANGE: Final = update(runs).where(runs.c.id == bindparam("of_run"))
 _TAKE_SLOTS: Final = insert(slots)
 _FREE_SLOTS: Final = delete(slots).where(slots.c.run == bindparam("of_run"))
-_LOCK_WITH_ITEM: Final = (
+LOCK_WITH_ITEM: Final = (
     select(runs, *(c.label(f"item__{c.name}") for c in item_table.columns))
     .join(item_table, item_table.c.id == runs.c.item_id)
     .where(runs.c.id == bindparam("of_run"))
@@ -127,7 +127,7 @@ def by_id(tx: Tx, run: int) -> Run:
 
 def lock_with_item(tx: Tx, run: int) -> tuple[Item, Run]:
     """The run and its item, both safe from other writers: whoever changes a run locks its item first."""
-    row = tx.conn.execute(_LOCK_WITH_ITEM, {"of_run": run}).one()
+    row = tx.conn.execute(LOCK_WITH_ITEM, {"of_run": run}).one()
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's public accessor
     return codec.item_from({c.name: values[f"item__{c.name}"] for c in item_table.columns}), codec.run_from(
         row
