@@ -10,6 +10,8 @@ from datetime import timedelta
 import pytest
 
 from airflow_relay.clock import utcnow
+from airflow_relay.core.limits import Adaptive, Outcome
+from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState, RunResult
 from airflow_relay.core.watch import SWEEP, TICK
 from airflow_relay.ledger import governing, registering
@@ -178,6 +180,21 @@ def test_dispatch_success_counts_grants_that_never_began(now_drive):
     now_drive.end(second, result=RunResult.LOST)
     status = relay("status", "-o", "json").json
     assert {r["stage"]: r.get("dispatch_success") for r in status["stages"]}["line.first"] == 0.5
+
+
+def test_status_shows_where_an_adaptive_limit_stands_and_why(now_drive, monkeypatch):
+    rules = {"agents": Adaptive(start=4, min=1, max=8)}
+    monkeypatch.setattr(
+        "airflow_relay.cli.status.known_conditions", lambda _ledger, _now: Conditions(adaptive=rules)
+    )
+    limited = Outcome(at=now_drive.now, error_class="rate_limit")
+    with now_drive.ledger.dispatcher() as tx:
+        for _ in range(2):  # one alone may be chance
+            governing.adapt_limits(tx, rules, ["agents"], limited, now_drive.now)
+    (row,) = relay("status", "-o", "json").json["adaptive"]
+    assert (row["key"], row["limit"], row["min"], row["max"]) == ("agents", 2, 1, 8)
+    assert row["why"].startswith("4 to 2: 2 rate-limit")
+    assert "Adaptive limits" in relay("status").out
 
 
 def test_status_of_an_empty_ledger_is_an_answer(ledger):

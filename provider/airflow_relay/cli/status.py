@@ -35,6 +35,7 @@ def status(args: argparse.Namespace) -> int:
         "pipelines": ("Pipelines", ("pipeline", "class", "stages", "in_progress", "done", "discarded")),
         "stages": ("Stages", _STAGE_COLUMNS),
         "capacity": ("Capacity", ("key", "used", "limit")),
+        "adaptive": ("Adaptive limits", ("key", "limit", "min", "max", "changed_at", "why")),
         "breakers": ("Breakers", breakers.COLUMNS),
         "holds": ("Holds", holds.COLUMNS),
         "intakes": ("Intake cycles", _INTAKE_COLUMNS),

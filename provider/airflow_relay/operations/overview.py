@@ -12,7 +12,7 @@ from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState
 from airflow_relay.core.watch import Watched
-from airflow_relay.ledger import alerts, breakers, declarations, reports
+from airflow_relay.ledger import alerts, breakers, declarations, governing, reports
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.reports import Place, StageFigures, WaitingRoom
 from airflow_relay.ledger.store import Ledger
@@ -60,6 +60,17 @@ def _figures(tx: Tx, conditions: Conditions, now: datetime, period: timedelta) -
         "capacity": [
             {"key": use.key, "used": use.used, "limit": use.limit}
             for use in reports.key_use(reports.snapshot(tx, conditions, now))
+        ],
+        "adaptive": [
+            {
+                "key": f.key,
+                "limit": f.limit,
+                "min": f.least,
+                "max": f.most,
+                "changed_at": f.changed_at,
+                "why": f.told,
+            }
+            for f in governing.adaptive_figures(tx, conditions.adaptive)
         ],
         "breakers": breaker_rows(tx, now),
         "holds": hold_rows(tx, conditions, now),
