@@ -16,7 +16,7 @@ export TMPDIR := $(CURDIR)/.work/tmp
 export AIRFLOW_HOME := $(CURDIR)/.work/airflow
 export PYTHONPATH :=
 
-.PHONY: help env demo-stop setup test test-unit test-integration test-airflow test-kills test-crash test-browser lint format demo bench constraints wheel clean
+.PHONY: help env demo-stop setup test test-unit test-integration test-airflow test-kills test-crash test-browser lint format demo bench results-twin constraints wheel clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ demo-stop: setup ## Stop what `make demo KEEP=1` left running
 
 bench: setup ## Stage gap against a plain TriggerDagRunOperator chain
 	$(PY) benchmarks/stage_gap.py $(ARGS)
+
+results-twin: setup ## Write the digital twin's table into docs/results.md, its inputs into docs/results-twin.md
+	$(PY) -m airflow_relay.simulation --results docs $(ARGS)
 
 env: ## Write .env for docker-compose.yaml, with fresh secrets
 	@python3 scripts/write_env.py

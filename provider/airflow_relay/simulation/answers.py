@@ -24,6 +24,7 @@ PROBLEMS: Final = (
     what_if.ChangeError,
     HistoryError,
     PipelineError,
+    chapter.PageError,
     argparse.ArgumentTypeError,
 )
 """Errors whose text is for people."""
@@ -36,9 +37,7 @@ def answer(args: argparse.Namespace) -> int:
     """Simulate what was asked for."""
     if args.results:
         with _progress(sum(len(load(n).models) * load(n).seeds for n in shipped())) as step:
-            text = chapter.write(step)
-        old = Path(args.to).read_text(encoding="utf-8") if args.to and Path(args.to).is_file() else ""
-        _write(chapter.with_measured(text, old), args.to)
+            chapter.write(Path(args.results), step)
         return 0
     changes = _changes(args)
     if args.from_ledger:

@@ -66,8 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--results",
-        action="store_true",
-        help="run every scenario that comes with Relay and write the chapter for docs/ (Markdown)",
+        metavar="FOLDER",
+        help="run every scenario that comes with Relay, and write the table of the documents' numbers into "
+        "FOLDER/results.md and all figures and inputs to FOLDER/results-twin.md",
     )
 
 
@@ -82,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
     """Simulate and answer. Exit code 2 for a wrong scenario or option, told on stderr."""
     try:
         import simpy  # noqa: F401, PLC0415 - only asked for, so that its absence is told with the cure
-    except ModuleNotFoundError:
-        return _fail("The simulation needs simpy: pip install 'airflow-provider-relay[simulation]'")
+        import yaml  # noqa: F401, PLC0415 - as above
+    except ModuleNotFoundError as error:
+        return _fail(f"The simulation needs {error.name}: pip install 'airflow-provider-relay[simulation]'")
     from airflow_relay.simulation import answers  # noqa: PLC0415 - loads simpy and pydantic
 
     try:

@@ -83,7 +83,9 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "left_over": Measure("items not finished at the end", "", lambda r: r.registered - r.done - r.discarded),
     "start_hours": Measure("consolidation starts after", "h", lambda r: _wait(r, "start")),
     "idle_hours": Measure("tracks done, consolidation waits", "h", lambda r: _wait(r, "idle")),
-    "polls": Measure("polls a night", "", lambda r: _per_day(r.extra["polls"], r)),
+    "polls": Measure("polls a night, mean", "", lambda r: r.polls.mean),
+    "polls_median": Measure("polls a night, median", "", lambda r: r.polls.median),
+    "polls_high": Measure("polls a night, most", "", lambda r: r.polls.quantile(1)),
     "bailed_share": Measure(
         "nights without a consolidation", "%", lambda r: _share(r.extra["bailed_out"], r.registered)
     ),

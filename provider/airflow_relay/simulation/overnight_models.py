@@ -5,6 +5,7 @@ Polling is decided by ``core.barrier.poll``, the function of the sensor in produ
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -49,6 +50,8 @@ class OvernightModel:
             ceiling=model.ceiling_hours.constant * HOUR,
         )
         self._hours = {name: track.hours.quantile() for name, track in self.spec.tracks.items()}
+        self._polls = Counter[int]()
+        """Night → polls so far."""
         self._consolidation = self.spec.consolidation_hours.quantile()
 
     def run(self) -> Recorder:
@@ -85,10 +88,11 @@ class OvernightModel:
     def _wake(self, night: int, branches: list[_Branch], dispatched: float) -> None:
         """The fixed timer looks once: incomplete state means that it bails out."""
         elapsed = self.clock.seconds - dispatched
-        self.recorder.extra["polls"] += 1
+        self._polls[night] += 1
         last = max(branch.ends for branch in branches)
         if elapsed < last or any(branch.dies for branch in branches):
             self.recorder.extra["bailed_out"] += 1
+            self.recorder.polls.add(self._polls.pop(night))
             self.recorder.intervene(self.clock.seconds)
             self.recorder.finish(night, self.clock.seconds, how="bailed out")
             return
@@ -107,7 +111,7 @@ class OvernightModel:
             reports={branch.track.name: branch.report(elapsed) for branch in branches},
             finished=finished,
         )
-        self.recorder.extra["polls"] += 1
+        self._polls[night] += 1
         self.recorder.extra["tapped_out"] += len(decision.tapped)
         if isinstance(decision, barrier.Wait):
             at = self.clock.seconds_at(decision.until)
@@ -120,6 +124,7 @@ class OvernightModel:
     def _consolidate(self, night: int, elapsed: float, last: float) -> None:
         self.recorder.waited("start", elapsed)
         self.recorder.waited("idle", elapsed - last)
+        self.recorder.polls.add(self._polls.pop(night))
         hours = self._consolidation(self.chance.at(Draw.CONSOLIDATION, night))
         begin = self.clock.seconds
         self.clock.after(hours * HOUR, self._end, night, begin)

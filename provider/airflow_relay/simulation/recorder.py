@@ -122,6 +122,8 @@ class Recorder:
         self.used: dict[str, Level] = {}
         self.queued: dict[str, Level] = {}
         """What waiting items wait for → how many."""
+        self.polls = Sample()
+        """Of an orchestrator, each night."""
         self.extra = Counter[str]()
         self.bad_days: frozenset[int] = frozenset()
         """Days on which some stage is down; set by whoever knows the scenario."""

@@ -11,7 +11,7 @@ import pytest
 from airflow_relay.simulation.command import main
 from airflow_relay.simulation.experiment import Estimate, simulate
 from airflow_relay.simulation.report import chapter, page, tables
-from airflow_relay.simulation.report.figures import number, spread
+from airflow_relay.simulation.report.figures import inputs, number, spread
 from airflow_relay.simulation.report.svg import Axis
 from airflow_relay.simulation.scenario_file import load, shipped
 
@@ -84,19 +84,33 @@ def test_the_table_has_every_model_and_every_claim(result):
         assert claim.text in text
 
 
-def test_the_chapter_has_every_claim_with_its_verdict_and_every_input(monkeypatch):
+def test_the_results_have_every_claim_with_its_verdict_and_every_input(monkeypatch, tmp_path):
     monkeypatch.setattr(chapter, "simulate", lambda scenario, **_: simulate(scenario, days=3, seeds=1))
-    text = chapter.write()
+    page = tmp_path / "results.md"
+    page.write_text(f"above\n\n{chapter.TABLE_BEGINS}\nold\n{chapter.TABLE_ENDS}\n\nbelow\n")
+    assert main(["--results", str(tmp_path)]) == 0
+    table, details = page.read_text(), (tmp_path / "results-twin.md").read_text()
+    assert table.startswith("above\n")
+    assert table.endswith("below\n")
+    assert "old" not in table.split()
     for name in shipped():
         scenario = load(name)
-        assert f"Scenario `{name}`" in text
+        assert f"Scenario `{name}`" in details
         for claim in scenario.claims:
-            assert claim.text in text
-            assert claim.quote in text
+            assert claim.text in table
+            assert claim.quote in table
         for finding in scenario.findings:
-            assert finding.what in text
-    rows = [line for line in text.splitlines() if line.startswith("|")]
+            assert finding.what in details
+        for entry in inputs(scenario):
+            assert f"| {entry.where} | {entry.value} | {entry.origin} |" in details
+    rows = [line for line in (table + details).splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
+
+
+def test_results_need_a_page_with_a_place_for_the_table(capsys, tmp_path):
+    assert main(["--results", str(tmp_path)]) == 2
+    assert chapter.TABLE_BEGINS in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_people_wrote_below_the_mark_is_kept():

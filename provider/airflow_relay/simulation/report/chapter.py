@@ -1,8 +1,13 @@
-"""The chapter "Digital twin" of the results, written by a command from the shipped scenarios."""
+"""What the documents claim beside what the twin finds, written by a command from the shipped scenarios.
+
+Two pages of a documentation folder: the one table in ``results.md``, between two marks, and
+``results-twin.md`` with each scenario's figures, inputs and the documents' contradictions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from airflow_relay.simulation.experiment import Progress, Result, simulate
@@ -10,6 +15,11 @@ from airflow_relay.simulation.report.figures import Standing, Verdict, inputs, r
 from airflow_relay.simulation.scenario_file import load
 
 ORDER: Final = ("content", "bad_day", "newsroom", "overnight", "doom_spiral")
+
+COMMAND: Final = "airflow relay simulate --results docs"
+
+TABLE_BEGINS: Final = "<!-- twin: begin -->"
+TABLE_ENDS: Final = "<!-- twin: end -->"
 
 MEASURED: Final = "<!-- measured: what follows is kept when this page is written again -->"
 
@@ -19,22 +29,55 @@ The twin runs the work that the three source documents describe in simulated tim
 before and once by Relay's rules. Relay's side is not a model of the rules but the rules: dispatcher, breaker,
 recovery, barrier and the life of an item are the functions of `core/` that run in production.
 
-This page is written by `airflow relay simulate --results --to docs/results-twin.md` and is the same for
-the same seeds. ± is a 95 % confidence interval of the mean over the seeds. "Stated inputs alone" is the
-figure that follows from the document's own inputs, where the twin needed an assumption beyond them. "At
-the edge" means that the mean lies outside of the range and its confidence interval reaches into it. The
-ranges are the documents', in their wording or, where they give one figure, with the margin that the note
-names. Speed and the comparison with a real Airflow are measured by `benchmarks/simulation_speed.py` and
-`benchmarks/twin_validation.py`.
+This page has each scenario's figures and, below them, every input with its source or the word ASSUMPTION.
+What follows from them for the documents' claims is one table in [results.md](results.md). Both are written
+by `make results-twin` (`{command}`) and are the same for the same seeds. ± is a 95 % confidence
+interval of the mean over the seeds. Speed and the comparison with a real Airflow are measured by
+`benchmarks/simulation_speed.py` and `benchmarks/twin_validation.py`.
+"""
+
+_TABLE_INTRO: Final = """The documents' before → after numbers, written by `make results-twin`. The inputs are in
+[results-twin.md](results-twin.md). ± is a 95 % confidence interval of the mean over the seeds. "Stated inputs
+alone" is the figure that follows from the document's own inputs, where the twin needed an assumption beyond
+them. "At the edge" means that the mean lies outside of the range and its confidence interval reaches into it.
+The ranges are the documents', in their wording or, where they give one figure, with the margin that the note
+names.
 """
 
 
-def write(progress: Progress = lambda: None) -> str:
-    """Run every shipped scenario and put the chapter together (Markdown)."""
+class PageError(Exception):
+    """A page has no place for the table."""
+
+
+def write(folder: Path, progress: Progress = lambda: None) -> None:
+    """Run every shipped scenario and write both pages.
+
+    :raises PageError: ``results.md`` is not there or has no marks; nothing is simulated then.
+    """
+    summary, details = folder / "results.md", folder / "results-twin.md"
+    page = summary.read_text(encoding="utf-8") if summary.is_file() else ""
+    with_table(page, "", summary)
     results = [simulate(load(name), progress=progress) for name in ORDER]
-    parts = [_INTRO, _summary(results)]
-    parts += [_scenario(result) for result in results]
-    return "\n".join(parts)
+    old = details.read_text(encoding="utf-8") if details.is_file() else ""
+    details.write_text(with_measured(scenarios(results), old), encoding="utf-8")
+    summary.write_text(with_table(page, table(results), summary), encoding="utf-8")
+
+
+def scenarios(results: Sequence[Result]) -> str:
+    """Each scenario's figures, inputs and contradictions (Markdown)."""
+    return "\n".join([_INTRO.format(command=COMMAND), *map(_scenario, results)])
+
+
+def with_table(page: str, text: str, where: Path) -> str:
+    """The page with this text between its marks.
+
+    :raises PageError: it has no such marks.
+    """
+    before, begin, rest = page.partition(TABLE_BEGINS)
+    _, end, after = rest.partition(TABLE_ENDS)
+    if not begin or not end:
+        raise PageError(f"{where}: the table goes between the lines {TABLE_BEGINS!r} and {TABLE_ENDS!r}")
+    return f"{before}{begin}\n{text}{end}{after}"
 
 
 def with_measured(text: str, old: str) -> str:
@@ -43,10 +86,10 @@ def with_measured(text: str, old: str) -> str:
     return f"{text}\n{MEASURED}{below if mark else chr(10)}"
 
 
-def _summary(results: Sequence[Result]) -> str:
+def table(results: Sequence[Result]) -> str:
+    """Every claim of the documents beside the twin's figure, and the notes (Markdown)."""
     lines = [
-        "## The documents' numbers",
-        "",
+        _TABLE_INTRO,
         "| | document | twin | stated inputs alone | |",
         "|---|---|---|---|---|",
     ]
