@@ -36,7 +36,7 @@ interval of the mean over the seeds. Speed and the comparison with a real Airflo
 `benchmarks/simulation_speed.py` and `benchmarks/twin_validation.py`.
 """
 
-_TABLE_INTRO: Final = """The documents' before → after numbers, written by `make results-twin`. The inputs are in
+_TABLE_INTRO: Final = """The documents' before → after numbers, written by `make results-twin`. Inputs are in
 [results-twin.md](results-twin.md). ± is a 95 % confidence interval of the mean over the seeds. "Stated inputs
 alone" is the figure that follows from the document's own inputs, where the twin needed an assumption beyond
 them. "At the edge" means that the mean lies outside of the range and its confidence interval reaches into it.
