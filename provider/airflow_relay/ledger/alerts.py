@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import BigInteger, Text, bindparam, cast, exists, func, insert, literal, or_, select, update
 
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import alerts
+from airflow_relay.ledger.types import Instant
 
 CLAIM: Final = timedelta(minutes=2)
 """For so long an alert belongs to the sender that has claimed it; after this it counts as not sent."""
@@ -40,16 +41,25 @@ def dead_key(item_id: int, epoch: int, micros: int) -> str:
     return f"{DEAD}:{item_id}:{epoch}:{micros}"
 
 
+_KEY: Final = bindparam("of_key", type_=alerts.c.dedup_key.type)
+_RAISE: Final = insert(alerts).from_select(
+    ["dedup_key", "text", "raised_at", "attempts"],
+    select(
+        cast(_KEY, alerts.c.dedup_key.type),
+        cast(bindparam("text"), Text),
+        cast(bindparam("at", type_=Instant), BigInteger),
+        literal(0, literal_execute=True),
+    ).where(~exists().where(alerts.c.dedup_key == _KEY)),
+)
+
+
 def raise_alert(tx: Tx, dedup_key: str, text: str, now: datetime) -> bool:
     """Put an alert into the outbox, once for ``dedup_key``. Returns whether it is new.
 
     Callers hold the dispatcher's lock, or the lock of the item that the key names.
     """
-    known = tx.conn.execute(select(alerts.c.id).where(alerts.c.dedup_key == dedup_key)).scalar()
-    if known is not None:
-        return False
-    tx.conn.execute(insert(alerts).values(dedup_key=dedup_key, text=text, raised_at=now, attempts=0))
-    return True
+    row = {"of_key": dedup_key, "text": text, "at": now}
+    return bool(tx.conn.execute(_RAISE, row).rowcount)
 
 
 def was_raised(tx: Tx, dedup_key: str) -> bool:

@@ -93,24 +93,26 @@ class LetterFilter:
         return query
 
 
+_ENTER: Final = insert(dead_letters).inline()
+
+
 def enter(tx: Tx, item: Item, reason: str, now: datetime) -> None:
     """Write the letter of an item that has just become dead, and raise its one alert."""
     trail = [
         {"at": e.at.isoformat(), "what": e.kind.value, "text": e.text}
         for e in items.log_of(tx, item.id, kinds=_TRAIL_KINDS)[-_TRAIL_LENGTH:]
     ]
-    tx.conn.execute(
-        insert(dead_letters).values(
-            item_id=item.id,
-            pipeline=item.pipeline,
-            stage=item.stage,
-            epoch=item.epoch,
-            at=now,
-            error_class=item.error_class,
-            reason=reason,
-            trail=trail,
-        )
-    )
+    row = {
+        "item_id": item.id,
+        "pipeline": item.pipeline,
+        "stage": item.stage,
+        "epoch": item.epoch,
+        "at": now,
+        "error_class": item.error_class,
+        "reason": reason,
+        "trail": trail,
+    }
+    tx.write(_ENTER, row)
     alerts.raise_alert(
         tx,
         alerts.dead_key(item.id, item.epoch, to_micros(now)),

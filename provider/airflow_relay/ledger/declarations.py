@@ -41,11 +41,11 @@ def load(tx: Tx, name: str) -> Pipeline:
 
     :raises UnknownPipelineError: none of this name was ever declared.
     """
-    definition = tx.conn.execute(select(pipelines.c.definition).where(pipelines.c.name == name)).scalar()
-    if definition is None:
+    digest = tx.conn.execute(select(pipelines.c.digest).where(pipelines.c.name == name)).scalar()
+    if digest is None:
         known = ", ".join(load_all(tx)) or "none"
         raise UnknownPipelineError(f"No pipeline {name!r} is declared. Declared: {known}.")
-    return Pipeline.from_json(definition)
+    return _read.get(digest) or load_all(tx)[name]
 
 
 def load_all(tx: Tx) -> dict[str, Pipeline]:

@@ -133,12 +133,15 @@ def listing(
     return [codec.item_from(r) for r in tx.conn.execute(query)]
 
 
+_LOG_OF: Final = select(events).where(events.c.item_id == bindparam("of_item")).order_by(events.c.id)
+_LOG_OF_KINDS: Final = _LOG_OF.where(events.c.kind.in_(bindparam("kinds", expanding=True)))
+
+
 def log_of(tx: Tx, item_id: int, *, kinds: Collection[EventKind] = ()) -> list[Event]:
     """The item's activity, oldest first."""
-    query = select(events).where(events.c.item_id == item_id).order_by(events.c.id)
-    if kinds:
-        query = query.where(events.c.kind.in_(list(kinds)))
-    return [codec.event_from(r) for r in tx.conn.execute(query)]
+    query = _LOG_OF_KINDS if kinds else _LOG_OF
+    found = tx.conn.execute(query, {"of_item": item_id, **({"kinds": list(kinds)} if kinds else {})})
+    return [codec.event_from(r) for r in found]
 
 
 def first_activity(tx: Tx) -> datetime | None:

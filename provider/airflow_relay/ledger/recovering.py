@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, bindparam, exists, func, select
 
 from airflow_relay.core import lifecycle, recovery
 from airflow_relay.core.finding import ACTING, Decision, Finding, RecoveryAction, RunLiveness
@@ -154,7 +154,7 @@ def _with_recorded(tx: Tx, found: list[Item], heard: Mapping[int, Heard]) -> lis
     """Items whose run this very sweep recorded as ended: as old as they were before that."""
     since = {item: h.since for item, h in heard.items() if h.since is not None}
     missing = set(since) - {i.id for i in found}
-    return [*found, *(replace(items.by_id(tx, i), last_activity_at=since[i]) for i in sorted(missing))]
+    return [*found, *(replace(i, last_activity_at=since[i.id]) for i in items.by_ids(tx, missing))]
 
 
 def _findings(
@@ -281,8 +281,8 @@ def _still(
     tx: Tx, decision: Decision, action: RecoveryAction, *, rules: RecoveryRules, now: datetime
 ) -> tuple[Item | None, Pipeline | None]:
     """The locked item, if what was decided about it still holds."""
-    item = items.locked(tx, decision.item_id)
-    if item.epoch != decision.epoch or item.state not in _MOVED_BY_SWEEP or _has_open_run(tx, item.id):
+    item, has_open_run = _locked(tx, decision.item_id)
+    if item.epoch != decision.epoch or item.state not in _MOVED_BY_SWEEP or has_open_run:
         return None, None
     pipeline = declarations.load(tx, item.pipeline)
     finding = Finding(item=item, liveness=RunLiveness.NO_RUN, timezone=pipeline.timezone)
@@ -291,13 +291,22 @@ def _still(
     return (item, pipeline) if again.action is action else (None, None)
 
 
-def _has_open_run(tx: Tx, item_id: int) -> bool:
-    query = (
-        select(run_table.c.id)
-        .where(run_table.c.item_id == item_id, run_table.c.state == RunState.OPEN)
-        .limit(1)
+def _locked(tx: Tx, item_id: int) -> tuple[Item, bool]:
+    """The locked item, and whether it holds an open run, which none but a dispatcher could open meanwhile."""
+    row = tx.conn.execute(_LOCK, {"of_item": item_id}).one()
+    return codec.item_from(row), bool(row.has_open_run)
+
+
+_LOCK: Final = (
+    select(
+        item_table,
+        exists()
+        .where(run_table.c.item_id == item_table.c.id, run_table.c.state == RunState.OPEN)
+        .label("has_open_run"),
     )
-    return tx.conn.execute(query).first() is not None
+    .where(item_table.c.id == bindparam("of_item"))
+    .with_for_update(of=item_table)
+)
 
 
 def late_key(run: Run) -> str:

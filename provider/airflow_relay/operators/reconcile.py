@@ -23,6 +23,7 @@ from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import RunResult
 from airflow_relay.ledger import closing, declarations, dispatching, items, runs
+from airflow_relay.ledger.closing import Closed
 from airflow_relay.ledger.results import Stored
 from airflow_relay.ledger.store import Ledger
 
@@ -30,6 +31,9 @@ log: Final = logging.getLogger(__name__)
 
 BATCH: Final = 50
 """Run ids asked for at once: Airflow refuses a query of many long ids."""
+
+CLOSED_AT_ONCE: Final = 10
+"""Runs that one transaction closes: hand-offs wait for as long as it holds the dispatcher's lock."""
 
 DEADLINE_GRACE: Final = timedelta(minutes=2)
 """Guard and trigger end an overdue run themselves; after this the tick does."""
@@ -92,32 +96,53 @@ def _shape(run: Run, states: Mapping[str, Any]) -> StageShape:
 def record_ends(
     ledger: Ledger, examined: Iterable[Examined], *, conditions: Conditions, ti: Any
 ) -> list[Run]:
-    """Close the runs that ended without telling, each in its own transaction; returns the grants to send."""
+    """Close the runs that ended without telling, ten in a transaction; returns the grants to send."""
+    ended = [(one.run, completion) for one in examined if (completion := completion_for(one)) is not None]
     grants: list[Run] = []
-    for one in examined:
-        completion = completion_for(one)
-        if completion is None:
-            continue
-        with ledger.read() as tx:
-            pipeline = declarations.load(tx, one.run.pipeline)
-            key = items.by_id(tx, one.run.item_id).key
-        completion, stored = _with_result(
-            ledger, one.run, key=key, pipeline=pipeline, completion=completion, ti=ti
-        )
-        now = utcnow()
-        with ledger.dispatcher() as tx:
-            closed = closing.close_run(
-                tx,
-                one.run.id,
-                pipeline=pipeline,
+    for start in range(0, len(ended), CLOSED_AT_ONCE):
+        grants += _record(ledger, ended[start : start + CLOSED_AT_ONCE], conditions=conditions, ti=ti)
+    return grants
+
+
+def _record(
+    ledger: Ledger, ended: Sequence[tuple[Run, Completion]], *, conditions: Conditions, ti: Any
+) -> list[Run]:
+    with ledger.read() as tx:
+        declared = {name: declarations.load(tx, name) for name in {run.pipeline for run, _ in ended}}
+        keys = {item.id: item.key for item in items.by_ids(tx, {run.item_id for run, _ in ended})}
+    told = [
+        (
+            run,
+            *_with_result(
+                ledger,
+                run,
+                key=keys[run.item_id],
+                pipeline=declared[run.pipeline],
                 completion=completion,
-                stored=stored,
-                clear_number=None,
-                now=now,
-                adaptive=conditions.adaptive,
+                ti=ti,
+            ),
+        )
+        for run, completion in ended
+    ]
+    now = utcnow()
+    closed: list[Closed] = []
+    with ledger.dispatcher() as tx:
+        for run, completion, stored in told:
+            closed.append(
+                closing.close_run(
+                    tx,
+                    run.id,
+                    pipeline=declared[run.pipeline],
+                    completion=completion,
+                    stored=stored,
+                    clear_number=None,
+                    now=now,
+                    adaptive=conditions.adaptive,
+                )
             )
-            grants += dispatching.run_dispatch(tx, conditions, now)
-        log.info("%s / %s: %s", one.run.dag_id, one.run.run_id, closed.text)
+        grants = dispatching.run_dispatch(tx, conditions, now)
+    for one in closed:
+        log.info("%s / %s: %s", one.run.dag_id, one.run.run_id, one.text)
     return grants
 
 

@@ -116,8 +116,9 @@ def reconcile_runs(loaded: Mapping[str, Any], scanned: Mapping[str, Any], ti: An
     """
     ledger, now, rules = get_ledger(), utcnow(), rules_of(loaded)
     with ledger.read() as tx:
-        held = [run for run in runs.open_runs(tx) if run.id in set(scanned["runs"])]
-        holders = {run.item_id: items.by_id(tx, run.item_id) for run in held}
+        named = set(scanned["runs"])
+        held = [run for run in runs.open_runs(tx) if run.id in named]
+        holders = {item.id: item for item in items.by_ids(tx, {run.item_id for run in held})}
         declared = declarations.load_all(tx)
     conditions = read_conditions(ledger, now, targets={run.dag_id for run in held})
     examined = reconcile.examine(held, paused_dags=conditions.paused_dags)
@@ -239,7 +240,7 @@ def refire_all(
 
 def _dags_of(ledger: Ledger, decisions: Iterable[Decision]) -> set[str]:
     with ledger.read() as tx:
-        return {items.by_id(tx, d.item_id).dag_id for d in decisions}
+        return {item.dag_id for item in items.by_ids(tx, {d.item_id for d in decisions})}
 
 
 def _send(ledger: Ledger, grants: list[Run]) -> str:
