@@ -11,6 +11,7 @@ import pytest
 from airflow_instance import AirflowInstance
 from airflow_relay.ledger.engine import engine_for
 from airflow_relay.ledger.migrate import upgrade
+from crash.on_airflow import Switches
 
 DAGS_FOLDER = Path(__file__).parent / "dags_folder"
 
@@ -44,7 +45,21 @@ def crashing_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airfl
         tmp_path_factory.mktemp("airflow") / "home",
         [DAGS_FOLDER],
         postgres_server=server,
-        config={"dag_processor": {"refresh_interval": "2"}},
+        connections={"fs_default": "fs://"},
+        config={
+            "dag_processor": {"refresh_interval": "2"},
+            # A lost process is noticed after this, not after five minutes.
+            "scheduler": {"task_instance_heartbeat_timeout": "30"},
+        },
     )
     with instance:
         yield instance
+
+
+@pytest.fixture
+def switches(crashing_airflow: AirflowInstance) -> Iterator[Switches]:
+    """Crash points and clock of the task processes to come; none when the test begins and ends."""
+    made = Switches(crashing_airflow.home)
+    made.clear()
+    yield made
+    made.clear()
