@@ -16,7 +16,7 @@ export TMPDIR := $(CURDIR)/.work/tmp
 export AIRFLOW_HOME := $(CURDIR)/.work/airflow
 export PYTHONPATH :=
 
-.PHONY: help env demo-stop setup test test-unit test-integration test-airflow test-kills test-crash test-browser lint format demo bench results-twin constraints wheel clean
+.PHONY: help env demo-stop setup test test-unit test-integration test-airflow test-kills test-crash lint format demo bench results-twin constraints wheel clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -41,9 +41,6 @@ test-kills: setup ## Kill processes that work on a ledger (the short version)
 
 test-crash: setup ## Kill processes at every named point and check that nothing is lost
 	$(PY) -m pytest tests/crash $(ARGS)
-
-test-browser: setup ## The page in Airflow's UI, in headless Chromium
-	XDG_CONFIG_HOME="$(CURDIR)/.work/config" $(PY) -m pytest tests/browser $(ARGS)
 
 lint: setup ## ruff, mypy, import-linter
 	$(PY) -m ruff check .
