@@ -4,7 +4,8 @@
 
 A sweep from rules to heartbeat, as ``relay__recovery`` runs it, in one process. Airflow is played: it answers
 each question about at most 50 runs with their task states, and counts the questions. Each database is filled
-first, which is not timed. Memory is the peak of the whole process, the filling included.
+first, which is not timed. Memory is the peak of the whole process, the filling included. The same sweep over
+a ledger of a tenth of the size, with as many stale items, shows whether its cost grows with the ledger.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -230,7 +231,8 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(url: str, name: str, scale: Scale) -> bool:
+def measure(url: str, name: str, scale: Scale) -> tuple[float, bool]:
+    """Seconds of the whole sweep, and whether it kept within the limits."""
     ledger, airflow = Ledger(url, Objects()), PlayedAirflow()
     ledger.init()
     print(f"--- {name}: filling {scale.items:,} items")
@@ -244,7 +246,16 @@ def measure(url: str, name: str, scale: Scale) -> bool:
     )
     engine_for(url).dispose()
     few = airflow.questions <= math.ceil(airflow.asked / reconcile.BATCH) + len(STAGES)
-    return whole < 15 and seconds["decide"] < 5 and peak_mb() < 300 and few
+    return whole, whole < 15 and seconds["decide"] < 5 and peak_mb() < 300 and few
+
+
+def compare(urls: Sequence[str], name: str, scale: Scale) -> bool:
+    """The sweep over a ledger of a tenth of the size and over that of full size."""
+    small = replace(scale, items=max(scale.items // 10, scale.stale + scale.held))
+    few, _ = measure(urls[0], name, small)
+    many, good = measure(urls[1], name, scale)
+    print(f"{name}: {scale.items:,} items against {small.items:,}, as many stale: ratio {many / few:.2f}")
+    return good
 
 
 def main() -> None:
@@ -256,13 +267,15 @@ def main() -> None:
     arguments = parser.parse_args()
     scale = Scale(arguments.items, arguments.stale, arguments.runs)
     with tempfile.TemporaryDirectory() as folder:
-        good = measure(f"sqlite:///{folder}/ledger.db", "SQLite", scale)
+        files = [f"sqlite:///{folder}/small.db", f"sqlite:///{folder}/ledger.db"]
+        good = compare(files, "SQLite", scale)
     if arguments.postgres:
-        url = create_database(arguments.postgres, prefix="relay_bench")
+        urls = [create_database(arguments.postgres, prefix="relay_bench") for _ in range(2)]
         try:
-            good = measure(url, "PostgreSQL", scale) and good
+            good = compare(urls, "PostgreSQL", scale) and good
         finally:
-            drop_database(arguments.postgres, url)
+            for url in urls:
+                drop_database(arguments.postgres, url)
     print("within the limits (15 s, deciding 5 s, 300 MB)" if good else "NOT within the limits")
     sys.exit(0 if good else 1)
 
