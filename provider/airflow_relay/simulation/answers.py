@@ -39,6 +39,7 @@ def answer(args: argparse.Namespace) -> int:
         with _progress(sum(len(load(n).models) * load(n).seeds for n in shipped())) as step:
             chapter.write(Path(args.results), step)
         return 0
+    _check(args)
     changes = _changes(args)
     if args.from_ledger:
         from airflow_relay.simulation import from_ledger  # noqa: PLC0415 - loads Airflow and the ledger
@@ -55,6 +56,18 @@ def answer(args: argparse.Namespace) -> int:
     result = _compare(scenario, changes, args) if compared else _simulate(scenario, args)
     _tell(result, args, notes=notes, compared=compared)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what would be ignored or fail only after a long run."""
+    if args.from_ledger and args.scenario is not None:
+        raise argparse.ArgumentTypeError(
+            f"give either the scenario {args.scenario!r} or --from-ledger: a history is a scenario of its own"
+        )
+    if args.pipeline is not None and not args.from_ledger:
+        raise argparse.ArgumentTypeError("--pipeline chooses from a history: give --from-ledger as well")
+    if args.to is not None and not Path(args.to).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"--to {args.to}: there is no folder {Path(args.to).parent}")
 
 
 def _changes(args: argparse.Namespace) -> what_if.Changes:

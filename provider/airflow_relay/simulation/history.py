@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from airflow_relay.core.errors.taxonomy import ErrorClass
 from airflow_relay.core.pipeline import Pipeline
-from airflow_relay.core.states import RunResult
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY, RunResult
 from airflow_relay.simulation.scenario import Scenario
 
 FEW: Final = 10
@@ -118,6 +118,7 @@ def fit(
         )
     notes: list[str] = []
     tables = {p.name: _pipeline(p, seen, came[p.name] / days, notes) for p in chosen}
+    needed = {AIRFLOW_RUNS_KEY} | {key for p in chosen for s in p.stages for key in p.keys(s.name)}
     data = {
         "name": "ledger",
         "title": f"{', '.join(tables)} as recorded in the last {days:.1f} days",
@@ -125,7 +126,12 @@ def fit(
         "pipelines": tables,
         "latency": {"start_seconds": _sample(latencies, "recorded: grant to first task")},
         "models": [
-            {"name": "today", "kind": "relay", "title": "Today's limits", "limits": dict(limits or {})}
+            {
+                "name": "today",
+                "kind": "relay",
+                "title": "Today's limits",
+                "limits": {key: limit for key, limit in (limits or {}).items() if key in needed},
+            }
         ],
     }
     return Fit(Scenario.model_validate(data), tuple(notes))

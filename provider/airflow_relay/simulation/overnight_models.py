@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_relay.core import barrier
-from airflow_relay.core.barrier import BarrierSettings, Track, TrackPhase, TrackReport, TrackResult
+from airflow_relay.core.barrier import Track, TrackPhase, TrackReport, TrackResult
 from airflow_relay.simulation.chance import Chance
 from airflow_relay.simulation.clock import Clock
 from airflow_relay.simulation.recorder import HOUR, Recorder
@@ -44,11 +44,7 @@ class OvernightModel:
         self.clock = Clock(scenario.start)
         self.chance = Chance(seed)
         self.recorder = Recorder(days, lanes_from=0)
-        self.settings = BarrierSettings(
-            first_poll=model.first_poll_hours.constant * HOUR,
-            poll_interval=model.poll_minutes.constant * 60,
-            ceiling=model.ceiling_hours.constant * HOUR,
-        )
+        self.settings = model.barrier()
         self._hours = {name: track.hours.quantile() for name, track in self.spec.tracks.items()}
         self._polls = Counter[int]()
         """Night → polls so far."""

@@ -60,7 +60,11 @@ class Quantity(BaseModel):
     def _bare(cls, data: Any) -> Any:
         if isinstance(data, bool):
             raise ValueError("a truth value is no number")  # noqa: TRY004 - pydantic wants ValueError
-        return {"value": data} if isinstance(data, (int, float)) else data
+        if isinstance(data, (int, float)):
+            return {"value": data}
+        if not isinstance(data, (dict, Quantity)):
+            raise ValueError(f"{data!r} is no number: write one, or a shape such as {{uniform: [8, 22]}}")  # noqa: TRY004
+        return data
 
     @model_validator(mode="after")
     def _one_shape(self) -> Quantity:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Final
 
 from airflow_relay.core import backpressure, lifecycle, recovery
@@ -279,15 +278,7 @@ class RelayModel:
 
     def _refire(self, item: Item, why: str, order: int) -> None:
         pipeline, now = self.world.pipelines[item.pipeline], self.clock.now()
-        change = lifecycle.ready_again(
-            item,
-            pipeline=pipeline,
-            kind=EventKind.RECOVERED,
-            text=why,
-            now=now,
-            ready_since=now - timedelta(milliseconds=1) + timedelta(microseconds=min(order, 999)),
-            **recovery.charge(item, now=now, timezone=pipeline.timezone),
-        )
+        change = lifecycle.recovered(item, pipeline=pipeline, text=why, now=now, order=order)
         self.world.perform(item, change)
         self.recorder.attempts += 1
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import croniter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from airflow_relay.core.barrier import BarrierSettings
 from airflow_relay.core.errors.taxonomy import ErrorClass
 from airflow_relay.core.pipeline import End, Pipeline, Stage, Target, Window
 from airflow_relay.core.states import PriorityClass
@@ -21,7 +24,36 @@ def _cron(text: str) -> str:
     return text
 
 
+def _zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"{text!r} is no timezone: write a name such as Europe/Vienna") from None
+    return text
+
+
+def _time(text: str) -> str:
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
+        raise ValueError(f'{text!r} is no time of day: write HH:MM, such as "20:00"')
+    return text
+
+
+def _route(text: str) -> str:
+    """An end by its name in a declaration means the same as by its value."""
+    value = End[_END_NAMES[text]].value if text in _END_NAMES else text
+    if value.startswith("@") and value not in {end.value for end in End}:
+        raise ValueError(f"{text!r} is no end: use {', '.join(e.value for e in End)}, or a stage's name")
+    return value
+
+
+_END_NAMES = {"END": "DONE", "DISCARD": "DISCARDED", "PERSON": "PERSON"}
+
 Cron = Annotated[str, AfterValidator(_cron)]
+Route = Annotated[str, AfterValidator(_route)]
+TimeOfDay = Annotated[str, AfterValidator(_time)]
+# Strict: a truth value is no number (`limit: yes` would else be a limit of 1).
+Count = Annotated[int, Field(ge=1, strict=True)]
+Span = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
@@ -55,7 +87,7 @@ class StageSpec(Section):
     """A stage: its place in the graph as in a declaration, and how its body behaves."""
 
     name: str
-    to: str | dict[str, str] = End.DONE.value
+    to: Route | dict[str, Route] = End.DONE.value
     """A stage, an end (``"@done"``, ``"@discarded"``, ``"@person"``), or a table outcome → one of these."""
     outcomes: dict[str, Share] = Field(default_factory=dict)
     """Of a router: outcome → its share."""
@@ -70,13 +102,13 @@ class StageSpec(Section):
     tokens: Constant = Quantity(value=0)
     """Tokens of one run, failed ones included."""
     schedule: Cron | None = None
-    limit: Annotated[int, Field(ge=1)] | None = None
+    limit: Count | None = None
     keys: tuple[str, ...] = ()
     priority: int | None = None
-    timeout_minutes: Annotated[float, Field(gt=0)] | None = None
-    max_visits: Annotated[int, Field(ge=1)] | None = None
-    after_max_visits: str = End.PERSON.value
-    window: tuple[str, str] | None = None
+    timeout_minutes: Span | None = None
+    max_visits: Count | None = None
+    after_max_visits: Route = End.PERSON.value
+    window: tuple[TimeOfDay, TimeOfDay] | None = None
 
     @model_validator(mode="after")
     def _body(self) -> StageSpec:
@@ -131,9 +163,9 @@ class PipelineSpec(Section):
     stages: Annotated[tuple[StageSpec, ...], Field(min_length=1)]
     arrivals: Arrivals
     klass: PriorityClass = PriorityClass.P2
-    timezone: str = "UTC"
-    limits: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    max_in_progress: Annotated[int, Field(ge=1)] | None = None
+    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    limits: dict[str, Count] = Field(default_factory=dict)
+    max_in_progress: Count | None = None
 
     def pipeline(self, name: str) -> Pipeline:
         """The declaration of core.
@@ -196,7 +228,7 @@ class TrackSpec(Section):
     """A parallel branch of an overnight run."""
 
     hours: Amount
-    max_hours: Annotated[float, Field(gt=0)] | None = None
+    max_hours: Span | None = None
     dies: Share = Quantity(value=0)
     """Share of runs in which its process ends without a report."""
 
@@ -206,7 +238,7 @@ class Overnight(Section):
 
     tracks: Annotated[dict[str, TrackSpec], Field(min_length=1)]
     consolidation_hours: Amount
-    start: str = "20:00"
+    start: TimeOfDay = "20:00"
 
 
 class TimerSpec(Section):
@@ -241,14 +273,14 @@ class ModelSpec(Section):
     """``cron``: stage → its fire times; one without them follows its predecessor at once."""
     items_per_run: Constant | None = None
     """``cron``: how many waiting items one firing takes; left out: all."""
-    limits: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    limits: dict[str, Annotated[int, Field(ge=0, strict=True)]] = Field(default_factory=dict)
     """``relay``: as the Variable ``relay_limits``."""
     rules: dict[str, Any] = Field(default_factory=dict)
     """``relay``: as the Variable ``relay_rules``."""
-    sweep_hours: Annotated[float, Field(gt=0)] | None = 2
+    sweep_hours: Span | None = 2
     """``relay``: the recovery sweep's interval; null: no sweep."""
-    breaker_threshold: Annotated[int, Field(ge=1)] = 5
-    tick_minutes: Annotated[float, Field(gt=0)] = 5
+    breaker_threshold: Count = 5
+    tick_minutes: Span = 5
     """``relay``: the tick's interval."""
     granted_at_ticks: bool = False
     """``relay``: grants only at the tick (a dispatcher on a heartbeat), not at each completion."""
@@ -262,6 +294,17 @@ class ModelSpec(Section):
     changes: dict[str, float] = Field(default_factory=dict)
     """``blind_timers``: what a five-minute fix changes: ``timeout_minutes`` and ``rounds`` of the phases with
     a timeout, ``offset_minutes`` between the timers that have such a phase."""
+
+    def barrier(self) -> BarrierSettings:
+        """The settings of ``polling``.
+
+        :raises BarrierSettingsError: they contradict each other.
+        """
+        return BarrierSettings(
+            first_poll=self.first_poll_hours.constant * 3600,
+            poll_interval=self.poll_minutes.constant * 60,
+            ceiling=self.ceiling_hours.constant * 3600,
+        )
 
 
 class Claim(Section):
@@ -298,8 +341,8 @@ class Scenario(Section):
     title: str
     document: str = ""
     start: datetime = datetime(2026, 6, 1, tzinfo=timezone.utc)
-    days: Annotated[int, Field(ge=1)] = 30
-    seeds: Annotated[int, Field(ge=1)] = 20
+    days: Count = 30
+    seeds: Count = 20
     pipelines: dict[str, PipelineSpec] = Field(default_factory=dict)
     outages: tuple[Outage, ...] = ()
     latency: Latency = Latency()

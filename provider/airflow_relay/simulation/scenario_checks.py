@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Final
 
+from airflow_relay.core.barrier import BarrierSettingsError
 from airflow_relay.core.dispatch import check_shared_keys
 from airflow_relay.core.pipeline import PipelineError
 from airflow_relay.core.rules import parse_rules
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY
 from airflow_relay.simulation.scenario import ModelKind, ModelSpec, Scenario
+
+MOST_PER_DAY: Final = 1_000_000
+"""Of arrivals: more than that does not fit into a machine's memory or a person's patience."""
 
 
 class ScenarioContradictionError(ValueError):
@@ -58,6 +65,12 @@ def _pipeline_problems(scenario: Scenario) -> Iterator[ScenarioContradictionErro
             declared.append(spec.pipeline(name))
         except PipelineError as error:
             yield ScenarioContradictionError(("pipelines", name, "stages"), str(error))
+        per_day = spec.arrivals.per_day
+        if per_day is not None and not 0 < per_day.constant <= MOST_PER_DAY:
+            yield ScenarioContradictionError(
+                ("pipelines", name, "arrivals", "per_day"),
+                f"must be above 0 and at most {MOST_PER_DAY:,}: leave idle pipelines out, scale big ones",
+            )
         for index, stage in enumerate(spec.stages):
             if stage.calls is not None and scenario.service is None:
                 where = ("pipelines", name, "stages", index, "calls")
@@ -86,8 +99,38 @@ def _model_problems(scenario: Scenario, model: ModelSpec) -> Iterator[tuple[str,
         yield "kind", "blind timers compete for a 'service': give its capacity"
     if model.kind is ModelKind.FIXED_TIMER and model.timer_hours is None:
         yield "timer_hours", "say when the orchestrator wakes"
+    try:
+        model.barrier()
+    except BarrierSettingsError as error:
+        yield _BARRIER_FIELDS[error.field], str(error)
+    keys = known_keys(scenario)
+    for key in model.limits:
+        if key not in keys:
+            yield "limits", f"no stage needs the capacity key {key!r}.{near(key, keys)}"
     for problem in parse_rules(model.rules)[1]:
         yield "rules", problem
+
+
+_BARRIER_FIELDS: Final = {
+    "first_poll": "first_poll_hours",
+    "poll_interval": "poll_minutes",
+    "ceiling": "ceiling_hours",
+}
+
+
+def known_keys(scenario: Scenario) -> list[str]:
+    """Every capacity key that some stage needs."""
+    found = {AIRFLOW_RUNS_KEY}
+    for name, spec in scenario.pipelines.items():
+        for stage in spec.stages:
+            found.update((f"{name}.{stage.name}", *stage.keys))
+    return sorted(found)
+
+
+def near(name: str, known: Sequence[str]) -> str:
+    """What a person may have meant."""
+    close = get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else f" Keys: {', '.join(known)}."
 
 
 def _schedule_problems(scenario: Scenario, model: ModelSpec) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +56,9 @@ def parse(text: str, file: str = "scenario") -> Scenario:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ScenarioFileError(f"{file}:{line}: no valid YAML: {error.problem}") from error
+    twice = "\n".join(f"{file}:{line}: {name}: is given twice" for line, name in _repeated(root))
+    if twice:
+        raise ScenarioFileError(twice)
     if not isinstance(data, dict):
         raise ScenarioFileError(f"{file}:1: a scenario is a table of names and values")
     base = data.pop("extends", None)
@@ -68,15 +71,33 @@ def parse(text: str, file: str = "scenario") -> Scenario:
         raise ScenarioFileError(told) from error
 
 
+def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """Names that a table gives twice, of which YAML would take the last."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                yield key.start_mark.line + 1, str(key.value)
+            seen.add(key.value)
+            yield from _repeated(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            yield from _repeated(child)
+
+
 def _causes(error: ValidationError) -> list[Any]:
-    """The errors without those that only follow: a list is called too short when its entries are wrong."""
+    """The errors without those that only follow: a list is called too short when its entries are wrong, and a
+    text that is wrong is no table either.
+    """
     places = [e["loc"] for e in error.errors()]
-    return [
-        e
-        for e in error.errors()
-        if e["type"] != "too_short"
-        or not any(len(p) > len(e["loc"]) and p[: len(e["loc"])] == e["loc"] for p in places)
-    ]
+    told = {e["loc"][:-1] for e in error.errors() if e["type"] == "value_error"}
+
+    def follows(e: Any) -> bool:
+        if e["type"] == "too_short":
+            return any(len(p) > len(e["loc"]) and p[: len(e["loc"])] == e["loc"] for p in places)
+        return e["type"] == "dict_type" and e["loc"][:-1] in told and _is_alternative(e["loc"][-1])
+
+    return [e for e in error.errors() if not follows(e)]
 
 
 def _base(name: str, file: str) -> dict[str, Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final
 
 from croniter import croniter
 
-from airflow_relay.core.states import AIRFLOW_RUNS_KEY, WaitReason
+from airflow_relay.core.states import WaitReason
 from airflow_relay.simulation.experiment import Outcome, Progress, Result, simulate
 from airflow_relay.simulation.scenario import ModelKind, ModelSpec, Scenario
+from airflow_relay.simulation.scenario_checks import known_keys, near
 
 TODAY: Final = "today"
 CHANGED: Final = "changed"
@@ -122,7 +122,7 @@ def _changed(scenario: Scenario, changes: Changes) -> Scenario:
     keys = known_keys(scenario)
     for key in changes.limits:
         if key not in keys:
-            raise ChangeError(f"No stage needs the capacity key {key!r}.{_near(key, keys)}")
+            raise ChangeError(f"No stage needs the capacity key {key!r}.{near(key, keys)}")
     data["models"][0]["limits"] = {**data["models"][0]["limits"], **changes.limits}
     for stage, cron in changes.schedules.items():
         _entry(data, stage)["schedule"] = cron
@@ -135,15 +135,6 @@ def _changed(scenario: Scenario, changes: Changes) -> Scenario:
         outage = {"stage": full[0], "at_hours": OUTAGE_BEGINS_HOURS, "hours": hours}
         data["outages"] = [*data["outages"], outage]
     return Scenario.model_validate(data)
-
-
-def known_keys(scenario: Scenario) -> list[str]:
-    """Every capacity key that some stage needs."""
-    found = {AIRFLOW_RUNS_KEY}
-    for name, spec in scenario.pipelines.items():
-        for stage in spec.stages:
-            found.update((f"{name}.{stage.name}", *stage.keys))
-    return sorted(found)
 
 
 def _entry(data: dict[str, Any], name: str) -> dict[str, Any]:
@@ -160,11 +151,6 @@ def _entry(data: dict[str, Any], name: str) -> dict[str, Any]:
         )
     entry: dict[str, Any] = found[0]
     return entry
-
-
-def _near(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f" Did you mean {close[0]!r}?" if close else f" Keys: {', '.join(known)}."
 
 
 def bottleneck(outcome: Outcome) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_relay.core import breaker as breaker_rules
 from airflow_relay.core import dispatch as dispatch_rules
-from airflow_relay.core import lifecycle
+from airflow_relay.core import lifecycle, recovery
 from airflow_relay.core.breaker import Breaker, BreakerGate, BreakerSettings, Step
 from airflow_relay.core.capacity import free_units
 from airflow_relay.core.completion import Completion
@@ -30,6 +30,7 @@ from airflow_relay.core.states import (
     PriorityClass,
     RunResult,
     RunState,
+    WaitReason,
 )
 from airflow_relay.core.windows import closed_until
 from airflow_relay.simulation.ready_queue import ReadyQueue
@@ -192,6 +193,9 @@ class World:
 
     def _grant(self, item_id: int, *, probe: bool, now: datetime) -> Run:
         item = self.items[item_id]
+        if item.recovering:
+            zone = self.pipelines[item.pipeline].timezone
+            item = self._move(item, now, recovery.charge(item, now=now, timezone=zone))
         self._next_run += 1
         epoch = item.epoch + 1
         run = changed(
@@ -294,7 +298,7 @@ class World:
         snapshot = self.snapshot(now, groups)
         for group in groups:
             gate = dispatch_rules.gate(group, snapshot, now)
-            if gate is not None:
+            if gate is not None and gate is not WaitReason.SLOT:  # which is a key whose limit is 0
                 counts[gate.value] += group.count
                 continue
             for key in (*group.keys, AIRFLOW_RUNS_KEY):

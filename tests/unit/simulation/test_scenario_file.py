@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -78,6 +81,34 @@ def test_a_good_file_is_read():
             "demo.yaml:10: pipelines.demo.stages.0.minutes: must not be negative",
         ),
         ("kind: relay", "kind: relay\n    rules: {stale_hour: 1}", "there is no rule 'stale_hour'"),
+        (
+            "kind: relay",
+            "kind: relay\n    limits: {demo.frist: 1}",
+            "models.0.limits: model 'relay': no stage needs the capacity key 'demo.frist'. Did you mean",
+        ),
+        ("minutes: 10", "minutes: ten", "stages.0.minutes: 'ten' is no number: write one, or a shape"),
+        ("minutes: 10", "minutes: [5, 9]", "stages.0.minutes: [5, 9] is no number: write one, or a shape"),
+        ("minutes: 10", "minutes: 10\n        limit: yes", "demo.yaml:11: pipelines.demo.stages.0.limit: "),
+        ("minutes: 10", "minutes: 10\n        minutes: 20", "demo.yaml:11: minutes: is given twice"),
+        ("per_intake: 1", "per_day: 0", "arrivals.per_day: must be above 0 and at most 1,000,000"),
+        ("per_intake: 1", "per_day: 1000000000", "arrivals.per_day: must be above 0 and at most 1,000,000"),
+        (
+            "to: second",
+            'to: "@gone"',
+            "demo.yaml:8: pipelines.demo.stages.0.to: '@gone' is no end: use @done",
+        ),
+        ("stages:", "timezone: Mars/Olympus\n    stages:", "demo.timezone: 'Mars/Olympus' is no timezone"),
+        ("minutes: 10", 'minutes: 10\n        window: ["9", "17:00"]', "'9' is no time of day: write HH:MM"),
+        (
+            "kind: relay",
+            "kind: relay\n    poll_minutes: 0",
+            "models.0.poll_minutes: model 'relay': poll_interval: ",
+        ),
+        (
+            "kind: relay",
+            "kind: relay\n    first_poll_hours: 20",
+            "models.0.first_poll_hours: model 'relay': first_poll: 20:00:00 lies after the ceiling",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_line_and_field(old, new, told):
@@ -86,6 +117,13 @@ def test_what_is_wrong_is_told_with_line_and_field(old, new, told):
 
 def test_a_misspelt_field_gets_a_suggestion():
     assert "did you mean 'minutes'?" in problem(GOOD.replace("minutes: 10", "minuts: 10"))
+
+
+def test_an_end_may_be_written_as_in_a_declaration():
+    stages = parse(GOOD.replace("to: second", "to: second\n        after_max_visits: DISCARD")).pipelines[
+        "demo"
+    ]
+    assert stages.stages[0].after_max_visits == "@discarded"
 
 
 def test_all_problems_are_told_at_once():
@@ -116,6 +154,12 @@ def test_a_file_may_extend_a_shipped_scenario(tmp_path):
 
 def test_extending_something_unknown_is_refused():
     assert "'nothing' is none of bad_day" in problem("extends: nothing\n" + GOOD)
+
+
+def test_the_documentations_example_is_a_good_file():
+    page = (Path(__file__).resolve().parents[3] / "docs" / "simulation.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert [m.name for m in parse(example).models] == ["today", "wider", "cron"]
 
 
 def test_the_shipped_files_are_plain_yaml():

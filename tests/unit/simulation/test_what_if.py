@@ -117,6 +117,20 @@ def test_the_bottleneck_is_named_and_a_higher_limit_relieves_it():
     assert changed.limits["newsroom.critique"] == 3
 
 
+def test_a_limit_of_nothing_is_the_bottleneck():
+    changes = Changes(limits={"newsroom.critique": 0}, schedules={}, outages={})
+    result = compare(fitted().scenario, changes, days=3, seed=1, seeds=1)
+    assert bottleneck(result.outcomes[what_if.CHANGED]).startswith(
+        "The bottleneck is newsroom.critique (limit 0): on average"
+    )
+
+
+def test_of_todays_limits_those_are_taken_that_the_chosen_pipelines_need():
+    limits = {"newsroom.critique": 2, "airflow.runs": 9, "another.stage": 1}
+    (today,) = fitted(limits=limits).scenario.models
+    assert today.limits == {"newsroom.critique": 2, "airflow.runs": 9}
+
+
 def test_where_nothing_waits_the_longest_stage_is_named():
     scenario = load("content")
     result = compare(scenario, no_changes(), days=10, seed=1, seeds=1)
