@@ -49,6 +49,10 @@ def test_it_reads_no_file_but_python_code(reports: Reports, file: Path) -> None:
     assert reports[file.name]["read"] == []
 
 
+def test_report_47_no_task_waits_for_a_pool_that_somebody_would_have_to_make(dags: Reports) -> None:
+    assert {pool for dag in dags.values() for pool in dag["pools"]} == {"default_pool"}
+
+
 def test_each_stage_of_the_content_pipeline_has_its_dag(stage_dags: Reports) -> None:
     assert {content.dag_id(s.name) for s in content.stages} <= set(stage_dags)
 

@@ -77,6 +77,7 @@ def describe(dag: Any) -> dict[str, Any]:
         "teardowns": sorted(t.task_id for t in dag.tasks if t.is_teardown),
         "setups": sorted(t.task_id for t in dag.tasks if t.is_setup),
         "tasks": sorted(dag.task_ids),
+        "pools": sorted({t.pool for t in dag.tasks}),
     }
 
 

@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
     "conn_id": CONNECTION,
     "model": "extractive/publish",
     "poll_interval": 1,
-    "timeout": timedelta(minutes=5),
+    "timeout": timedelta(hours=1),
     "retries": RETRIES,
     "retry_delay": timedelta(seconds=1),
 }

@@ -409,6 +409,24 @@ def test_report_31_all_triggers_of_a_connection_share_one_client_which_is_closed
     assert not agent_client._shared
 
 
+def test_report_31_a_poll_that_hangs_holds_up_no_other_job(server, task):
+    stuck = deferred(task(metadata={"fault": "slow:seconds=1"}))
+    server.set_fault("hang", point="poll", seconds=600, where={"id": stuck.job().ref["id"]})
+    others = [deferred(task(metadata={"fault": "slow:seconds=1"})) for _ in range(3)]
+
+    async def watch():
+        hanging = asyncio.create_task(event_of(stuck.trigger()))
+        events = await asyncio.gather(*(event_of(ask.trigger()) for ask in others))
+        still_hanging = not hanging.done()
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+        return events, still_hanging
+
+    events, still_hanging = asyncio.run(watch())
+    assert {event["why"] for event in events} == {"terminal"}
+    assert still_hanging
+
+
 def test_report_32_two_triggerers_watch_one_job_and_change_nothing(server, task):
     ask = deferred(task(metadata={"fault": "slow:seconds=1"}))
     before = ask.job()
