@@ -17,6 +17,8 @@ from airflow_relay.protocols.base import HttpCall, HttpReply
 MAX_BODY: Final = 256 * 1024
 """Bytes of a reply that a trigger reads. A larger one is a finished job's, and for the worker to fetch."""
 MAX_CONNECTIONS: Final = 100
+KEPT_CONNECTIONS: Final = 20
+"""Connections that stay open between polls. The pool looks at each of them for each request."""
 POLL_TIMEOUT: Final = 30.0
 """Seconds of silence that end a poll: a server that hangs must not hold connections for minutes."""
 REFRESH_AFTER: Final = 300.0
@@ -37,6 +39,8 @@ class SharedAgentClient:
         self.conn_id = conn_id
         self.users = 0
         self._lock = asyncio.Lock()
+        # The pool has a queue of its own, but it looks at all that wait for each connection that comes free.
+        self._turns = asyncio.Semaphore(MAX_CONNECTIONS)
         self._made: _Made | None = None
 
     async def send(self, call: HttpCall) -> HttpReply:
@@ -45,14 +49,15 @@ class SharedAgentClient:
         :raises ReplyTooLargeError: the body is larger than :data:`MAX_BODY`; the rest was not downloaded.
         :raises httpx.TransportError: there is no reply.
         """
-        made = await self._current()
-        made.in_flight += 1
-        try:
-            return await _exchange(made, call)
-        finally:
-            made.in_flight -= 1
-            if made.retired and not made.in_flight:
-                await made.http.aclose()
+        async with self._turns:
+            made = await self._current()
+            made.in_flight += 1
+            try:
+                return await _exchange(made, call)
+            finally:
+                made.in_flight -= 1
+                if made.retired and not made.in_flight:
+                    await made.http.aclose()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -96,7 +101,7 @@ class _Made:
 
 
 def _make(settings: AgentSettings) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
+    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=KEPT_CONNECTIONS)
     timeout = min(POLL_TIMEOUT, settings.timeout)
     return httpx.AsyncClient(limits=limits, **settings.client_arguments(timeout=timeout))
 
