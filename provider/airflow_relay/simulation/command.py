@@ -10,11 +10,19 @@ OK: Final = 0
 NEGATIVE: Final = 1
 USAGE_ERROR: Final = 2
 
+EXAMPLES: Final = (
+    "Examples: `airflow relay simulate content -o html` shows the first source document before and after; "
+    "`airflow relay simulate --from-ledger --limit newsroom.critique=2` compares your last 30 days with "
+    "another limit and names the bottleneck; `airflow relay simulate mine.yaml --outage draft=6h` tries a "
+    "scenario of your own. How to write one: docs/simulation.md."
+)
+
 FORMS: Final = ("table", "json", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
+    """Add the command's arguments, and examples of them."""
+    parser.epilog = EXAMPLES
     parser.add_argument(
         "scenario",
         nargs="?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from html.parser import HTMLParser
@@ -163,6 +164,21 @@ def test_json_says_everything_and_the_same_each_time(capsys):
     assert said["models"]["completion"]["figures"]["end_to_end_median"]["mean"] > 1
     assert said["claims"][0]["document"] == "6-12 hours"
     assert command(capsys, *asked)[1] == out
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_long_run_shows_its_progress_on_a_terminal_and_clears_it(monkeypatch):
+    monkeypatch.setattr("airflow_relay.simulation.answers._LONG_SECONDS", 0.0)
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    assert main(["overnight", "--days", "2", "--seeds", "2"]) == 0
+    shown = terminal.getvalue().split("\r")
+    assert shown[1].startswith("[########......................] 1/4 runs, ")
+    assert shown[4].startswith("[##############################] 4/4 runs, 0 s left")
+    assert shown[5:] == ["\x1b[K"]
 
 
 def test_html_is_written_to_a_file(capsys, tmp_path):
