@@ -27,10 +27,17 @@ from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, meta
 
 
-def lock(tx: Tx) -> None:
-    """Become the only dispatcher until the transaction ends (SQLite: an immediate transaction is one)."""
-    if not tx.is_sqlite:
-        _prepare(tx)
+def lock(tx: Tx, *, with_next: bool = False) -> None:
+    """Become the only dispatcher until the transaction ends (SQLite: an immediate transaction is one).
+
+    :param with_next: by the next statement, which then saves a round trip; the caller executes one at once.
+    """
+    if tx.is_sqlite:
+        return
+    _prepare(tx)
+    if with_next:
+        tx.write(_LOCK)
+    else:
         tx.conn.execute(_LOCK)
 
 

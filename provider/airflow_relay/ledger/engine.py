@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Delete, Engine, Insert, Update, create_engine, event
+from sqlalchemy import Connection, Engine, Executable, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.util import LRUCache
@@ -195,7 +195,7 @@ class Tx:
     def is_sqlite(self) -> bool:
         return self.conn.dialect.name == "sqlite"
 
-    def write(self, statement: Insert | Update | Delete, values: Any = None) -> None:
+    def write(self, statement: Executable, values: Any = None) -> None:
         """Execute a statement whose result nobody reads; on PostgreSQL it goes along with the next one."""
         self.conn.execute(statement, values, execution_options=_NO_RESULT)
 

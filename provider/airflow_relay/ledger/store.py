@@ -162,7 +162,7 @@ class Ledger:
         """Close the run, free its slots, move its item, dispatch: one transaction, once per grant."""
         with self.write() as tx:
             is_declared = declarations.is_current(tx, pipeline)  # nearly always; nobody waits for the answer
-            dispatching.lock(tx)
+            dispatching.lock(tx, with_next=True)
             if not is_declared:
                 declarations.declare(tx, pipeline, now)
             closed = closing.close_run(
