@@ -43,6 +43,10 @@ LIMITS_VARIABLE: Final = "relay_limits"
 HOLD_VARIABLE: Final = "relay_hold"
 BUDGET_PREFIX: Final = "budget."
 
+HIGHEST_LIMIT: Final = 1_000_000
+LONGEST_WINDOW: Final = 30 * 86_400
+"""Seconds."""
+
 BURST: Final = 2
 """Errors of one window that make a burst: a single one is chance."""
 
@@ -219,12 +223,12 @@ def parse_limits(
                 problems.append(f"{where}: {wrong}")
             else:
                 adaptive[name] = Adaptive(**value)
-        elif _is_count(value):
+        elif _is_count(value) and value <= HIGHEST_LIMIT:
             fixed[name] = value
         else:
             problems.append(
-                f"{where}: {value!r} is no limit: give a whole number of at least 0, without quotes, "
-                'or {"start": 4, "min": 1, "max": 16}.'
+                f"{where}: {value!r} is no limit: give a whole number from 0 to {HIGHEST_LIMIT}, without "
+                'quotes, or {"start": 4, "min": 1, "max": 16}.'
             )
         problems += _unknown(where, subject, known)
     return Limits(fixed=fixed, adaptive=adaptive, budgets=budgets), tuple(problems)
@@ -242,6 +246,9 @@ def parse_holds(
     classes = [klass.value for klass in PriorityClass]
     for scope, value in entries.items():
         where = f"{HOLD_VARIABLE}[{scope!r}]"
+        if scope.upper() in classes and scope not in classes:
+            problems.append(f"{where}: write the class {scope.upper()!r}, with a capital letter.")
+            continue
         if scope not in classes and not NAME_PATTERN.match(scope):
             problems.append(f"{where}: {scope!r} is neither a class ({', '.join(classes)}) nor a pipeline.")
             continue
@@ -280,7 +287,7 @@ def _entries(text: str | Mapping[str, Any] | None, variable: str) -> tuple[Mappi
     if isinstance(text, str):
         try:
             value = json.loads(text) if text.strip() else {}
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             return {}, [f"{variable}: no valid JSON ({e}); nothing of it is used."]
     if value is None:
         return {}, []
@@ -303,6 +310,13 @@ def _adaptive_problem(value: Mapping[str, Any]) -> str:
     ]
     if wrong:
         return f"{', '.join(map(repr, wrong))}: give whole numbers of at least 1 for start, min and max."
+    high = [
+        f"{n}={v} is above {most}"
+        for n, v in value.items()
+        if v > (most := LONGEST_WINDOW if n in names[3:] else HIGHEST_LIMIT)
+    ]
+    if high:
+        return f"{', '.join(high)}."
     if not value["min"] <= value["start"] <= value["max"]:
         return f"start={value['start']} must lie between min={value['min']} and max={value['max']}."
     return ""
@@ -317,7 +331,7 @@ def _hold(scope: str, value: object) -> tuple[Hold | None, str]:
         return None, f"{', '.join(map(repr, strange))}: a hold knows reason and until."
     try:
         until = _moment(entry.get("until"))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None, f"until={entry['until']!r} is no time: write it as 2026-08-01T06:00Z."
     if until is not None and until.tzinfo is None:
         return None, f"until={entry['until']!r} has no timezone: append Z, or an offset such as +02:00."

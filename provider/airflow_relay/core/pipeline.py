@@ -128,7 +128,9 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         from airflow_relay.core.pipeline_checks import check  # noqa: PLC0415 - needs this class
+        from airflow_relay.core.pipeline_types import check_types  # noqa: PLC0415 - needs this class
 
+        check_types(self)
         object.__setattr__(self, "stages", tuple(self.stages))
         object.__setattr__(self, "klass", PriorityClass(self.klass))
         check(self)

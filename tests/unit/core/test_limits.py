@@ -69,6 +69,11 @@ class TestRelayLimits:
             ({"start": 4, "min": 1, "max": 16, "interval": 0}, "'interval'"),
             ({"start": 9, "min": 1, "max": 8}, "start=9 must lie between min=1 and max=8"),
             ({"start": 4, "min": 1, "max": 16, "maximum": 3}, "'maximum': an adaptive limit knows"),
+            # What no database and no timedelta can take would stop every later decision.
+            (10**20, "from 0 to 1000000"),
+            ({"start": 4, "min": 1, "max": 10**20}, "max=100000000000000000000 is above 1000000"),
+            ({"start": 4, "min": 1, "max": 16, "window": 10**13}, "window=10000000000000 is above 2592000"),
+            ({"start": 4, "min": 1, "max": 16, "interval": 10**13}, "interval=10000000000000 is above"),
         ],
     )
     def test_a_wrong_entry_is_named_and_the_others_hold(self, value, words):
@@ -86,7 +91,13 @@ class TestRelayLimits:
         assert "tokens" in problems[0]
 
     @pytest.mark.parametrize(
-        ("text", "words"), [("{4", "no valid JSON"), ("[1]", "no JSON object"), ("5", "no JSON")]
+        ("text", "words"),
+        [
+            ("{4", "no valid JSON"),
+            ("[1]", "no JSON object"),
+            ("5", "no JSON"),
+            ("[" * 10**5, "no valid JSON"),
+        ],
     )
     def test_what_is_no_object_sets_nothing_and_says_so(self, text, words):
         limits, problems = parse_limits(text)
@@ -148,6 +159,7 @@ class TestRelayHold:
             ({"until": "2026-06-02T00:00Z"}, "give a reason"),
             ({"reason": "r", "until": "tomorrow"}, "'tomorrow' is no time"),
             ({"reason": "r", "until": 5}, "5 is no time"),
+            ({"reason": "r", "until": "9999-12-31T23:59:59-12:00"}, "is no time"),
             ({"reason": "r", "until": "2026-06-02T00:00"}, "has no timezone"),
             ({"reason": "r", "til": "2026-06-02T00:00Z"}, "'til': a hold knows reason and until"),
         ],
@@ -163,6 +175,11 @@ class TestRelayHold:
         holds, problems = parse_holds({"news room": "r"}, NOW)
         assert holds == {}
         assert "neither a class (P0, P1, P2, P3) nor a pipeline" in problems[0]
+
+    def test_a_class_in_small_letters_is_no_pipeline_of_that_name(self):
+        holds, problems = parse_holds({"p2": "r"}, NOW)
+        assert holds == {}
+        assert problems == ("relay_hold['p2']: write the class 'P2', with a capital letter.",)
 
     def test_an_unknown_pipeline_is_reported_with_a_guess(self):
         holds, problems = parse_holds({"newsrom": "r", "P2": "r"}, NOW, known=["newsroom"])
