@@ -15,6 +15,7 @@ from airflow_relay.ledger.migrate import upgrade
 from airflow_relay.ledger.schema import meta, metadata
 from airflow_relay.ledger.store import Ledger
 from support.pipelines import Driver, MemoryObjects, line, loop
+from support.sweeping import Sweeper
 
 
 @pytest.fixture(scope="session")
@@ -75,3 +76,9 @@ def drive(ledger: Ledger) -> Driver:
 def drive_loop(ledger: Ledger) -> Driver:
     """A draft that a review may send back twice."""
     return Driver(ledger, loop())
+
+
+@pytest.fixture
+def sweeper(drive: Driver) -> Sweeper:
+    """The recovery sweep by its default rules."""
+    return Sweeper(drive)

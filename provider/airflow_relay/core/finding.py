@@ -35,11 +35,11 @@ RECORDED_AS: Final[Mapping[RunLiveness, RunResult]] = {
 
 
 class RecoveryAction(str, Enum):
-    """What the sweep does about an item. Only REFIRE costs the item an attempt."""
+    """What the sweep does about an item. Only REFIRE costs the item an attempt, once it is granted."""
 
     LEAVE = "leave"
     ALERT_LATE = "alert_late"
-    REFIRE = "refire"  # ready for the same stage again, one attempt charged
+    REFIRE = "refire"  # ready for the same stage again; its grant is charged as an attempt
     RESEND = "resend"  # request the run of the present grant from Airflow once more
     RECORD_SUCCESS = "record_success"  # hand off on the run's behalf, by the default route
     DEAD_LETTER = "dead_letter"  # with one escalation alert
@@ -108,7 +108,7 @@ class Decision:
 
     @property
     def charges(self) -> bool:
-        """The action costs the item an attempt: set what :func:`recovery.charge` says."""
+        """The action costs the item an attempt: its grant sets what :func:`recovery.charge` says."""
         return self.action is RecoveryAction.REFIRE
 
     @property

@@ -38,6 +38,8 @@ class Item:
     attempts_day: str | None = None
     """ISO date in the pipeline's timezone."""
     last_attempt_at: datetime | None = None
+    recovering: bool = False
+    """The sweep has made it ready: its next grant is charged as an attempt."""
     registered_at: datetime
     last_activity_at: datetime
     finished_at: datetime | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_relay.core.completion import SKIPPED_OUTCOME, Completion
@@ -163,6 +163,24 @@ def failed(*, run: Run, completion: Completion, retryable: bool, now: datetime, 
         set={"state": ItemState.DEAD, "finished_at": now, **settled},
         detail={"stage": run.stage, "result": completion.result.value},
         run=run.id,
+    )
+
+
+def recovered(item: Item, *, pipeline: Pipeline, text: str, now: datetime, order: int = 0) -> Change:
+    """The sweep lets the item run again: its next grant is charged as an attempt, not before now even by a
+    clock that is set back meanwhile, since cap and cooldown were asked now.
+
+    :param order: place in the sweep; the dispatcher keeps it among items of one stage.
+    """
+    return ready_again(
+        item,
+        pipeline=pipeline,
+        kind=EventKind.RECOVERED,
+        text=text,
+        now=now,
+        ready_since=now - timedelta(milliseconds=1) + timedelta(microseconds=min(order, 999)),
+        not_before=now,
+        recovering=True,
     )
 
 

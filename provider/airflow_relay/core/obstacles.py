@@ -1,4 +1,4 @@
-"""What stands in the way of refiring an item: the dispatcher's own gates and slots, asked before a charge."""
+"""What stands in the way of refiring an item: the dispatcher's own gates, and slots, which may be few."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_relay.core.states import WaitReason
 
 
 class Obstacles:
-    """Free capacity as a sweep's plan grows: an item is refired only into a slot that it can have at once.
+    """Gates and free capacity as a sweep's plan grows.
 
     :param snapshot: as the dispatcher sees it, its windows those of the stages that are asked about.
     """
@@ -29,16 +29,17 @@ class Obstacles:
         self._gates: dict[tuple[StageKey, str], WaitReason | None] = {}
         self._probes: set[StageKey] = set()
 
-    def of(self, item: Item) -> WaitReason | None:
-        """Why the item's stage could not be granted now; ``None`` when nothing is in the way."""
-        gate = self._gate(item)
-        if gate is not None:
-            return gate
-        if (item.pipeline, item.stage) in self._probes:
-            return WaitReason.BREAKER
-        if self._room.full or self._room.short(item.keys):
-            return WaitReason.SLOT
-        return None
+    def gate(self, item: Item) -> WaitReason | None:
+        """Why the item's stage may not be granted now, whatever is free; ``None`` when it may."""
+        stage = (item.pipeline, item.stage)
+        kind = (stage, item.dag_id)
+        if kind not in self._gates:
+            self._gates[kind] = dispatch.gate(_group(item), self._snapshot, self._now)
+        return WaitReason.BREAKER if stage in self._probes else self._gates[kind]
+
+    def has_room(self, item: Item) -> bool:
+        """Whether every key that the item needs has a free unit."""
+        return not (self._room.full or self._room.short(item.keys))
 
     def take(self, item: Item) -> None:
         """The item is going to be refired: its slots are taken, and so is its stage's place for a probe."""
@@ -46,12 +47,6 @@ class Obstacles:
         stage = (item.pipeline, item.stage)
         if self._snapshot.breakers.get(stage) is BreakerGate.PROBE:
             self._probes.add(stage)
-
-    def _gate(self, item: Item) -> WaitReason | None:
-        kind = ((item.pipeline, item.stage), item.dag_id)
-        if kind not in self._gates:
-            self._gates[kind] = dispatch.gate(_group(item), self._snapshot, self._now)
-        return self._gates[kind]
 
 
 def _group(item: Item) -> Group:
@@ -70,27 +65,38 @@ def _group(item: Item) -> Group:
 def with_obstacles(
     findings: Iterable[Finding], *, snapshot: Snapshot, rules: RuleSet, now: datetime
 ) -> list[Finding]:
-    """Give out the free slots in the order of the sweep; what is to be refired and gets none has an obstacle.
+    """Tell what is to be refired, and may not be, what stands in its way.
+
+    The places of a sweep go to items that find a free slot, in the order of the sweep. What is left of them
+    goes to items whose stage is full: they become ready and queue for the dispatcher, and the attempt is
+    charged at the grant. If they had to find a slot free at the moment of a sweep, a stage that is always
+    full would never see them again.
 
     :param snapshot: as for :class:`Obstacles`.
     """
     obstacles = Obstacles(snapshot, now)
     given: list[Finding] = []
-    refires = 0
+    without_slot: list[int] = []
+    places = rules.refires_per_sweep
     for finding in sorted(findings, key=lambda f: recovery.sweep_order(f.item)):
-        if refires >= rules.refires_per_sweep:
-            given.append(finding)
-            continue
-        ruling = recovery.decide(finding, now=now, rules=rules.of(finding.item.pipeline))
-        if RecoveryAction.REFIRE not in (ruling.action, ruling.would):
-            given.append(finding)
-            continue
-        obstacle = obstacles.of(finding.item)
-        if obstacle is None:
-            obstacles.take(finding.item)
-            refires += 1
-        given.append(replace(finding, obstacle=obstacle))
+        obstacle = None
+        if places > 0 and _would_refire(finding, rules, now):
+            obstacle = obstacles.gate(finding.item)
+            if obstacle is None and obstacles.has_room(finding.item):
+                obstacles.take(finding.item)
+                places -= 1
+            elif obstacle is None:
+                obstacle = WaitReason.SLOT
+                without_slot.append(len(given))
+        given.append(finding if obstacle is None else replace(finding, obstacle=obstacle))
+    for place in without_slot[:places]:
+        given[place] = replace(given[place], obstacle=None)
     return given
+
+
+def _would_refire(finding: Finding, rules: RuleSet, now: datetime) -> bool:
+    ruling = recovery.decide(finding, now=now, rules=rules.of(finding.item.pipeline))
+    return RecoveryAction.REFIRE in (ruling.action, ruling.would)
 
 
 def stages_of(items: Iterable[Item]) -> set[StageKey]:

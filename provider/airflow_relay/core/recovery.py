@@ -57,21 +57,27 @@ def local_day(now: datetime, timezone: str) -> str:
 
 
 def attempts_today(item: Item, *, now: datetime, timezone: str) -> int:
-    """Attempts that count against today's cap; so do those of a day ahead, after a clock was set back."""
-    if item.attempts_day is None or item.attempts_day < local_day(now, timezone):
+    """Attempts that count against today's cap; so do those of a day ahead, after a clock was set back, and
+    those whose last one falls on today since the pipeline has moved to another timezone.
+    """
+    if item.attempts_day is None:
         return 0
-    return item.attempts
+    last = item.last_attempt_at
+    day = max(item.attempts_day, local_day(last, timezone) if last else "")
+    return item.attempts if day >= local_day(now, timezone) else 0
 
 
 def charge(item: Item, *, now: datetime, timezone: str) -> dict[str, Any]:
-    """The item's fields after one more attempt. They stay when the item enters another stage: the cap is per
-    item and day, and the cooldown runs on.
+    """The item's fields when what the sweep made ready is granted: that is the attempt, and not the wait
+    for a slot before it. They stay when the item enters another stage: the cap is per item and day, and the
+    cooldown runs on.
     """
     today = local_day(now, timezone)
     return {
         "attempts": attempts_today(item, now=now, timezone=timezone) + 1,
         "attempts_day": max(today, item.attempts_day or today),
         "last_attempt_at": now,
+        "recovering": False,
     }
 
 
@@ -79,7 +85,7 @@ def fresh_budget() -> dict[str, Any]:
     """The item's fields after a redrive: a person grants a new budget. The cooldown since the last automatic
     attempt runs on, so that sweep and person together are never faster than the sweep alone.
     """
-    return {"attempts": 0, "attempts_day": None}
+    return {"attempts": 0, "attempts_day": None, "recovering": False}
 
 
 def is_late(run: Run, *, expected: timedelta, now: datetime) -> bool:

@@ -177,6 +177,7 @@ def _reopen(
             "ready_since": None,
             "not_before": None,
             "finished_at": None,
+            "recovering": False,
         },
         run=run.id,
     )

@@ -239,7 +239,7 @@ _EXAMPLES: Final = 3
 
 
 def refire(tx: Tx, decision: Decision, *, rules: RecoveryRules, now: datetime, order: int = 0) -> Item | None:
-    """Make the item ready for its stage again and charge one attempt; ``None`` when it has moved meanwhile.
+    """Make the item ready for its stage again; ``None`` when it has moved meanwhile. Its grant is charged.
 
     The rules are asked once more on the locked row, so that two sweeps, a sweep and a person, or an old
     decision performed again charge once and start one run. The caller holds the dispatcher's lock.
@@ -249,14 +249,8 @@ def refire(tx: Tx, decision: Decision, *, rules: RecoveryRules, now: datetime, o
     item, pipeline = _still(tx, decision, RecoveryAction.REFIRE, rules=rules, now=now)
     if item is None or pipeline is None:
         return None
-    change = lifecycle.ready_again(
-        item,
-        pipeline=pipeline,
-        kind=EventKind.RECOVERED,
-        text=f"Recovery: {decision.reason}",
-        now=now,
-        ready_since=now - timedelta(milliseconds=1) + timedelta(microseconds=min(order, 999)),
-        **recovery.charge(item, now=now, timezone=pipeline.timezone),
+    change = lifecycle.recovered(
+        item, pipeline=pipeline, text=f"Recovery: {decision.reason}", now=now, order=order
     )
     return items.perform(tx, item, change)
 

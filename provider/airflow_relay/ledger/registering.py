@@ -223,6 +223,7 @@ def adopt(
             "ready_since": None,
             "not_before": None,
             "finished_at": None,
+            "recovering": False,
         },
         detail={"run_id": run_id, "dag_id": dag_id},
         run=run.id,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from airflow_relay.core import naming
+from airflow_relay.core import naming, recovery
 from airflow_relay.core.completion import StageShape
 from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.pipeline import Pipeline
@@ -19,7 +20,7 @@ from airflow_relay.core.states import (
     RunResult,
     RunState,
 )
-from airflow_relay.ledger import codec, items
+from airflow_relay.ledger import codec, declarations, items
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import items as item_table
 from airflow_relay.ledger.schema import runs, slots
@@ -48,6 +49,8 @@ def grant(tx: Tx, found: Sequence[Item], *, now: datetime) -> list[Run]:
     """
     if not found:
         return []
+    charges = {item.id: _charge(tx, item, now) for item in found if item.recovering}
+    found = [replace(item, **charges.get(item.id, {})) for item in found]
     rows = [_row(tx, item, now) for item in found]
     ids = {item: run for run, item in tx.conn.execute(_INSERT, rows)}
     granted = [Run(id=ids[row["item_id"]], **row) for row in rows]
@@ -60,16 +63,28 @@ def grant(tx: Tx, found: Sequence[Item], *, now: datetime) -> list[Run]:
         ],
     )
     for item, run in zip(found, granted, strict=True):
+        attempt = f", recovery attempt {run.attempt} of its day" if item.id in charges else ""
         change = Change(
             kind=EventKind.GRANTED,
             at=now,
-            text=f"Granted {item.stage} (grant {run.epoch})",
-            set={"state": ItemState.GRANTED, "epoch": run.epoch, "ready_since": None, "not_before": None},
+            text=f"Granted {item.stage} (grant {run.epoch}){attempt}",
+            set={
+                "state": ItemState.GRANTED,
+                "epoch": run.epoch,
+                "ready_since": None,
+                "not_before": None,
+                **charges.get(item.id, {}),
+            },
             detail={"run_id": run.run_id, "dag_id": run.dag_id},
             run=run.id,
         )
         items.perform(tx, item, change)
     return granted
+
+
+def _charge(tx: Tx, item: Item, now: datetime) -> dict[str, Any]:
+    """The item's fields after the attempt that the sweep has made it ready for."""
+    return recovery.charge(item, now=now, timezone=declarations.load(tx, item.pipeline).timezone)
 
 
 def _row(tx: Tx, item: Item, now: datetime) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ForeignKey,
     Index,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     column,
+    false,
     table,
 )
 
@@ -50,7 +52,7 @@ def _enum(name: str, enum: Any, *, nullable: bool = False) -> Column[Any]:
     return Column(name, EnumText(enum), nullable=nullable)
 
 
-REVISION: Final = "r0001"
+REVISION: Final = "r0002"
 """The newest migration, known here so that tasks need not import Alembic."""
 
 VERSION_TABLE: Final = "relay_alembic_version"
@@ -103,6 +105,7 @@ items = Table(
     Column("attempts", Integer, nullable=False),
     Column("attempts_day", String(10)),
     Column("last_attempt_at", Instant),
+    Column("recovering", Boolean, nullable=False, server_default=false()),
     Column("registered_at", Instant, nullable=False),
     Column("last_activity_at", Instant, nullable=False),
     Column("finished_at", Instant),

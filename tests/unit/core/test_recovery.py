@@ -246,7 +246,12 @@ def test_charging_counts_within_the_day_and_begins_again_on_the_next():
     item = an_item()
     for number, at in enumerate([NOW, NOW + 2 * HOUR, NOW + 4 * HOUR], start=1):
         fields = charge(item, now=at, timezone=CHICAGO)
-        assert fields == {"attempts": number, "attempts_day": TODAY, "last_attempt_at": at}
+        assert fields == {
+            "attempts": number,
+            "attempts_day": TODAY,
+            "last_attempt_at": at,
+            "recovering": False,
+        }
         item = an_item(**fields)
     tomorrow = NOW + 24 * HOUR
     assert attempts_today(item, now=tomorrow, timezone=CHICAGO) == 0
@@ -259,6 +264,17 @@ def test_attempts_of_a_day_that_lies_ahead_still_count_when_a_clock_was_set_back
     assert attempts_today(item, now=NOW, timezone=CHICAGO) == 3
     assert charge(item, now=NOW, timezone=CHICAGO)["attempts"] == 4
     assert charge(item, now=NOW, timezone=CHICAGO)["attempts_day"] == "2026-06-11"
+
+
+def test_a_pipeline_that_moves_to_another_timezone_gives_no_second_budget_for_the_same_hours():
+    spent = {
+        "attempts": 3,
+        "attempts_day": TODAY,
+        "last_attempt_at": NOW - 2 * HOUR,
+    }  # 01:00 of the 11th in Tokyo
+    finding = Finding(item=an_item(**spent), liveness=RunLiveness.NO_RUN, timezone="Asia/Tokyo")
+    assert decide(finding, now=NOW, rules=RULES).action is RecoveryAction.DEAD_LETTER
+    assert decide(finding, now=NOW + 24 * HOUR, rules=RULES).action is RecoveryAction.REFIRE
 
 
 # Rule: cooldown of 2 h in elapsed time
