@@ -20,6 +20,7 @@ import httpx
 from airflow.sdk import BaseHook
 from typing_extensions import Self
 
+from airflow_relay.clock import utcnow
 from airflow_relay.compat import in_task_process
 from airflow_relay.protocols.base import HttpCall, HttpReply, InvalidRequest
 from airflow_relay.protocols.urls import base_url, join
@@ -139,7 +140,7 @@ class AgentClient:
         """
         url = self.settings.url(call)
         reply = self._http.request(call.method, url, headers=dict(call.headers), json=call.json)
-        return HttpReply(reply.status_code, reply.headers, reply.content, url)
+        return HttpReply(reply.status_code, reply.headers, reply.content, url, utcnow())
 
     def close(self) -> None:
         """Close the connections."""

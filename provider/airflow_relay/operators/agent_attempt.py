@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import httpx
 
-from airflow_relay.clock import utcnow
 from airflow_relay.core.errors import ErrorClass, Verdict
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.agent import AgentClient
@@ -113,7 +112,7 @@ class AgentAttempt:
         try:
             self._discover()
             request = self._request(job.key)
-            snapshot = self.protocol.parse_submit(self.send(self.protocol.submit(request)), now=utcnow())
+            snapshot = self.protocol.parse_submit(self.send(self.protocol.submit(request)))
         except (ReplyError, InvalidRequest, *NO_ANSWER) as error:
             raise self._not_submitted(error) from error
         crash_point(CrashPoint.JOB_SUBMITTED)
@@ -163,7 +162,7 @@ class AgentAttempt:
             call = self.protocol.find(request)
             if call is None:
                 return False, None
-            return True, self.protocol.parse_find(request, self.send(call), now=utcnow())
+            return True, self.protocol.parse_find(request, self.send(call))
         except JobRejected as error:
             log.info("The server has no look-up by key: %s", error.message)
             return False, None
@@ -181,7 +180,7 @@ class AgentAttempt:
             return
         reply = self.send(discover())
         parse_card = self.protocol.parse_card  # type: ignore[attr-defined]
-        self.protocol = parse_card(reply, base=self.client.settings.base, now=utcnow())
+        self.protocol = parse_card(reply, base=self.client.settings.base)
         self.discovered = True
 
     # -- watching
@@ -194,7 +193,7 @@ class AgentAttempt:
         ref = self._ref
         for rest in reversed(range(tries)):
             try:  # a reply that is no news is what the loop is for
-                snapshot = self.protocol.parse_poll(ref, self.send(self.protocol.poll(ref)), now=utcnow())
+                snapshot = self.protocol.parse_poll(ref, self.send(self.protocol.poll(ref)))
             except (TransientReply, *NO_ANSWER) as error:  # noqa: PERF203 - see above
                 if not rest:
                     raise errors.contact_lost(error, name=self.name) from error
@@ -281,7 +280,7 @@ class AgentAttempt:
             # Nothing can stop it; it is given up, so that the next attempt does not wait for it again.
             return Snapshot(ref, Phase.CANCELLED, "abandoned")
         try:
-            snapshot = self.protocol.parse_cancel(ref, self.send(call), now=utcnow())
+            snapshot = self.protocol.parse_cancel(ref, self.send(call))
             return snapshot if snapshot.terminal else self.look(tries=2)
         except (ReplyError, errors.AgentJobContactLostError, *NO_ANSWER) as error:
             log.warning("The cancel of agent job %s is not confirmed: %s", self.name, error)
@@ -303,7 +302,7 @@ class AgentAttempt:
         if call is None:
             return
         try:
-            snapshot = self.protocol.parse_cancel(ref, self.send(call), now=utcnow())
+            snapshot = self.protocol.parse_cancel(ref, self.send(call))
             log.info("Cancelled agent job %s (%s): %s.", ref.id, snapshot.phase.value, why)
         except (ReplyError, InvalidRequest, *NO_ANSWER) as error:
             log.warning("Agent job %s could not be cancelled (%s): %s", ref.id, why, error)

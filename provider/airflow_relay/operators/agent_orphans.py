@@ -74,10 +74,10 @@ def _stopped(client: AgentClient, job: Job) -> Snapshot:
     ref, protocol = JobRef.from_json(job.ref), protocol_of(client, job.ref)
     call = protocol.cancel(ref)
     if call is not None:
-        snapshot = protocol.parse_cancel(ref, client.send(call), now=utcnow())
+        snapshot = protocol.parse_cancel(ref, client.send(call))
         if snapshot.terminal:
             return snapshot
-    return protocol.parse_poll(ref, client.send(protocol.poll(ref)), now=utcnow())
+    return protocol.parse_poll(ref, client.send(protocol.poll(ref)))
 
 
 def protocol_of(client: AgentClient, ref: Mapping[str, Any]) -> AgentProtocol:

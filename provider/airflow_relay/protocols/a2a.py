@@ -10,7 +10,6 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -38,6 +37,7 @@ from airflow_relay.protocols.reading import (
     as_dict,
     as_list,
     as_text,
+    is_proxy_page,
     is_transient,
     path_segment,
     poll_hint,
@@ -97,13 +97,13 @@ class A2AProtocol(AgentProtocol):
         """The call that fetches the agent's card."""
         return HttpCall("GET", self.card_path, {"Accept": "application/json"})
 
-    def parse_card(self, reply: HttpReply, *, base: str = "", now: datetime | None = None) -> A2AProtocol:
+    def parse_card(self, reply: HttpReply, *, base: str = "") -> A2AProtocol:
         """The same protocol with endpoint, version and binding from the card.
 
         :param base: the connection's base, when the reply does not hold the URL that was asked.
         :raises JobRejected: no interface that Relay speaks, or one on another host.
         """
-        card = require_object(reply, "agent card", now=now)
+        card = require_object(reply, "agent card")
         chosen = choose_interface(card)
         if chosen is None:
             raise rejected(
@@ -154,16 +154,16 @@ class A2AProtocol(AgentProtocol):
     def _message_id(self, req: JobRequest) -> str:
         return req.key
 
-    def parse_submit(self, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
-        result = self._result(reply, "submit", now, submitting=True)
+    def parse_submit(self, reply: HttpReply) -> Snapshot:
+        result = self._result(reply, "submit", submitting=True)
         task, message = wire.unwrap(result)
         if task is not None:
             id_ = usable_id(task.get("id"))
             if id_ is None:
-                raise transient(reply, "submit: the task has no id", now=now, ambiguous=True)
-            return self._snapshot(self.ref(id_, **self._here()), task, reply, now)
+                raise transient(reply, "submit: the task has no id", ambiguous=True)
+            return self._snapshot(self.ref(id_, **self._here()), task, reply)
         if message is None:
-            raise transient(reply, "submit: neither a task nor a message", now=now, ambiguous=True)
+            raise transient(reply, "submit: neither a task nor a message", ambiguous=True)
         # The agent answered at once, without a task: there is nothing to poll.
         return self._finished(None, "message", wire.message_output(message), message, reply)
 
@@ -171,14 +171,14 @@ class A2AProtocol(AgentProtocol):
         params = {"id": ref.id, "historyLength": 0}
         return self._call("poll", ref.extra, params, "GET", f"/tasks/{path_segment(ref.id)}?historyLength=0")
 
-    def parse_poll(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_poll(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         what = f"poll of {ref.id}"
         if self._gone(reply):
             return lost(ref, reply)
-        task, _ = wire.unwrap(self._result(reply, what, now))
+        task, _ = wire.unwrap(self._result(reply, what))
         if task is None:
-            raise transient(reply, f"{what}: the reply is no task", now=now)
-        return self._snapshot(ref, task, reply, now)
+            raise transient(reply, f"{what}: the reply is no task")
+        return self._snapshot(ref, task, reply)
 
     def cancel(self, ref: JobRef) -> HttpCall | None:
         if not self.cancellable:
@@ -187,15 +187,15 @@ class A2AProtocol(AgentProtocol):
             "cancel", ref.extra, {"id": ref.id}, "POST", f"/tasks/{path_segment(ref.id)}:cancel"
         )
 
-    def parse_cancel(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_cancel(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         """Read the reply to a cancel. "Not cancelable": the task has ended, perhaps by a first cancel."""
         error = wire.read_error(reply)
         if error is not None and error.code == wire.TASK_NOT_CANCELABLE:
             return poll_now(ref, "not_cancelable")
         if self._gone(reply):
             return lost(ref, reply)
-        task, _ = wire.unwrap(self._result(reply, f"cancel of {ref.id}", now))
-        return self._snapshot(ref, task, reply, now) if task else poll_now(ref, "cancelling")
+        task, _ = wire.unwrap(self._result(reply, f"cancel of {ref.id}"))
+        return self._snapshot(ref, task, reply) if task else poll_now(ref, "cancelling")
 
     def find(self, req: JobRequest) -> HttpCall | None:
         if not self.capabilities.find:
@@ -206,15 +206,13 @@ class A2AProtocol(AgentProtocol):
         params = {**params, "includeArtifacts": True}
         return self._call("find", self._here(), params, "GET", f"/tasks?{query}")
 
-    def parse_find(
-        self, req: JobRequest, reply: HttpReply, *, now: datetime | None = None
-    ) -> Snapshot | None:
-        result = self._result(reply, "look-up", now)
+    def parse_find(self, req: JobRequest, reply: HttpReply) -> Snapshot | None:
+        result = self._result(reply, "look-up")
         # An empty list may be left out (protobuf does), but then nothing else than paging is there.
         if not isinstance(result.get("tasks", []), list) or (
             "tasks" not in result and result.keys() - _PAGING
         ):
-            raise transient(reply, "look-up: the reply is no list of tasks", now=now)
+            raise transient(reply, "look-up: the reply is no list of tasks")
         tasks = [as_dict(task) for task in as_list(result.get("tasks"))]
         ours = [task for task in tasks if task.get("contextId") == req.key and usable_id(task.get("id"))]
         if not ours:
@@ -258,12 +256,9 @@ class A2AProtocol(AgentProtocol):
         error = wire.read_error(reply)
         if error is not None:
             return error.code == wire.TASK_NOT_FOUND
-        # A page for people under 404 comes from a proxy that has lost its backend, not from the agent.
-        return reply.status in GONE_STATUSES and not (reply.status == 404 and reply.is_html())
+        return reply.status in GONE_STATUSES and not is_proxy_page(reply)
 
-    def _result(
-        self, reply: HttpReply, what: str, now: datetime | None, *, submitting: bool = False
-    ) -> dict[str, Any]:
+    def _result(self, reply: HttpReply, what: str, *, submitting: bool = False) -> dict[str, Any]:
         error = wire.read_error(reply)
         if error is not None:
             code = str(error.code)
@@ -272,30 +267,27 @@ class A2AProtocol(AgentProtocol):
                 raise transient(
                     reply,
                     f"{what}: {error.message}",
-                    now=now,
                     ambiguous=submitting and not limited,
                     code=code,
                 )
             raise rejected(reply, f"{what}: A2A error {code}: {error.message}", code=code)
-        if reply.status == 404 and reply.is_html() and not submitting:
-            raise transient(reply, f"{what}: a proxy answered", now=now)
-        body = require_object(reply, what, now=now, submitting=submitting)
+        if is_proxy_page(reply) and not submitting:
+            raise transient(reply, f"{what}: a proxy answered")
+        body = require_object(reply, what, submitting=submitting)
         if "jsonrpc" not in body:
             return body
         if not isinstance(body.get("result"), dict):
-            raise transient(reply, f"{what}: neither a result nor an error", now=now, ambiguous=submitting)
+            raise transient(reply, f"{what}: neither a result nor an error", ambiguous=submitting)
         return as_dict(body["result"])
 
-    def _snapshot(
-        self, ref: JobRef, task: dict[str, Any], reply: HttpReply, now: datetime | None
-    ) -> Snapshot:
+    def _snapshot(self, ref: JobRef, task: dict[str, Any], reply: HttpReply) -> Snapshot:
         phase, state = wire.phase_of(_state(task)), _state(task)
         if phase is Phase.SUCCEEDED:
             return self._finished(ref, state, wire.task_output(task), task, reply)
         usage = Usage.from_json(as_dict(task.get("metadata")).get("usage"))
         if phase in PENDING:
             remark = wire.text_of(as_dict(as_dict(task.get("status")).get("message")).get("parts"))
-            hint = poll_hint(reply.headers, now=now)
+            hint = poll_hint(reply)
             if self.min_poll_interval:
                 hint = max(hint or 0.0, self.min_poll_interval)
             return Snapshot(ref, phase, state, usage=usage, poll_after=hint, progress=remark or None)

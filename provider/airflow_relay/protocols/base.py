@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -303,7 +302,7 @@ class AgentProtocol(ABC):
 
     Every ``parse_*`` raises :class:`TransientReply` for a reply that is no news (ask again) and
     :class:`JobRejected` for a refusal; ``submit`` raises :class:`InvalidRequest` for a request that the
-    protocol cannot carry. ``now`` (aware) is only used to read a Retry-After date.
+    protocol cannot carry.
     """
 
     name: ClassVar[str]
@@ -321,7 +320,7 @@ class AgentProtocol(ABC):
         """The call that creates the job."""
 
     @abstractmethod
-    def parse_submit(self, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_submit(self, reply: HttpReply) -> Snapshot:
         """Read the reply to ``submit``. The snapshot may be terminal already."""
 
     @abstractmethod
@@ -329,7 +328,7 @@ class AgentProtocol(ABC):
         """The call that looks at the job; never changes anything on the server."""
 
     @abstractmethod
-    def parse_poll(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_poll(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         """Read the reply to ``poll``. A job that the server once acknowledged and does not know is LOST.
 
         Use the snapshot's ``ref`` from then on: a server may have said that the result lies elsewhere.
@@ -339,9 +338,9 @@ class AgentProtocol(ABC):
         """The call that stops the job, or None when the protocol has none."""
         return None
 
-    def parse_cancel(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_cancel(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         """Read the reply to ``cancel``. PENDING with ``poll_after`` 0 means: poll to learn the outcome."""
-        return self.parse_poll(ref, reply, now=now)
+        return self.parse_poll(ref, reply)
 
     def find(self, req: JobRequest) -> HttpCall | None:  # noqa: ARG002 - interface
         """The call that looks for a job with the request's key, or None when the protocol has none."""
@@ -351,8 +350,6 @@ class AgentProtocol(ABC):
         self,
         req: JobRequest,  # noqa: ARG002 - interface
         reply: HttpReply,
-        *,
-        now: datetime | None = None,  # noqa: ARG002 - interface
     ) -> Snapshot | None:
         """Read the reply to ``find``: a PENDING snapshot to poll at once, or None when there is no such job.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, ClassVar
 
 from airflow_relay.protocols import http202_reading as wire
@@ -106,41 +105,41 @@ class Http202Protocol(AgentProtocol):
         headers = {"Accept": "application/json", "Prefer": prefer, "Idempotency-Key": req.key}
         return HttpCall("POST", self.submit_path, headers, {**req.options, **named})
 
-    def parse_submit(self, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_submit(self, reply: HttpReply) -> Snapshot:
         if reply.status == 409:
             ref = self._new_ref(reply)
             if ref is None:
                 reason = "submit: an earlier submit with this key is still in flight"
-                raise transient(reply, reason, now=now, ambiguous=True)
+                raise transient(reply, reason, ambiguous=True)
             return poll_now(ref, "conflict")
         if reply.status in _SEE_OTHER and "location" in reply.headers:
             ref = self._new_ref(reply)
             return poll_now(ref or self._result_ref(reply, reply.headers["location"]), "see other")
-        require_success(reply, "submit", now=now, submitting=True)
+        require_success(reply, "submit", submitting=True)
         phase, status = self._phase(reply)
         if phase in PENDING or (phase is None and reply.status == 202):
             ref = self._new_ref(reply)
             if ref is None:
-                raise transient(reply, "submit: accepted, but no address to ask", now=now, ambiguous=True)
-            return self._pending(ref, phase or Phase.QUEUED, status, reply, now)
-        return self._ended(self._new_ref(reply), phase, status, reply, now, submitting=True)
+                raise transient(reply, "submit: accepted, but no address to ask", ambiguous=True)
+            return self._pending(ref, phase or Phase.QUEUED, status, reply)
+        return self._ended(self._new_ref(reply), phase, status, reply, submitting=True)
 
     def poll(self, ref: JobRef) -> HttpCall:
         return HttpCall("GET", self._monitor(ref), {"Accept": "application/json, text/plain;q=0.5"})
 
-    def parse_poll(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_poll(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         if reply.status in GONE_STATUSES:
             return lost(ref, reply)
         if reply.status in _SEE_OTHER and "location" in reply.headers:
             where = self._address(reply, reply.headers["location"])
             return poll_now(JobRef(ref.protocol, ref.id, {**ref.extra, "result": where}), "see other")
-        require_success(reply, f"poll of {ref.id}", now=now)
+        require_success(reply, f"poll of {ref.id}")
         if ref.extra.get("result") and reply.status != 202:
-            return self._ended(ref, None, None, reply, now)
+            return self._ended(ref, None, None, reply)
         phase, status = self._phase(reply)
         if phase in PENDING or (phase is None and reply.status == 202):
-            return self._pending(ref, phase or Phase.RUNNING, status, reply, now)
-        return self._ended(ref, phase, status, reply, now)
+            return self._pending(ref, phase or Phase.RUNNING, status, reply)
+        return self._ended(ref, phase, status, reply)
 
     def cancel(self, ref: JobRef) -> HttpCall | None:
         if not self.cancel_path:
@@ -149,13 +148,13 @@ class Http202Protocol(AgentProtocol):
         path = wire.fill(self.cancel_path, id_=path_segment(ref.id), location=location)
         return HttpCall(self.cancel_method, path, {"Accept": "application/json"})
 
-    def parse_cancel(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_cancel(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         """Read the reply to a cancel. A job that has ended is no error; a deleted one is cancelled."""
         if reply.status in {400, 409}:
             return poll_now(ref, "not_cancelable")
         if reply.status in GONE_STATUSES:
             return lost(ref, reply)
-        require_success(reply, f"cancel of {ref.id}", now=now)
+        require_success(reply, f"cancel of {ref.id}")
         phase, status = self._phase(reply)
         if phase is Phase.CANCELLED or (
             phase is None and self.cancel_method == "DELETE" and reply.status != 202
@@ -201,16 +200,14 @@ class Http202Protocol(AgentProtocol):
             return None, None
         return wire.phases(self.status_map).get(wire.normal(word), Phase.RUNNING), word
 
-    def _pending(
-        self, ref: JobRef, phase: Phase, status: str | None, reply: HttpReply, now: datetime | None
-    ) -> Snapshot:
+    def _pending(self, ref: JobRef, phase: Phase, status: str | None, reply: HttpReply) -> Snapshot:
         progress = wire.at(reply.json(), self.progress_path)
         return Snapshot(
             ref,
             phase,
             status or str(reply.status),
             usage=Usage.from_json(wire.at(reply.json(), self.usage_path)),
-            poll_after=poll_hint(reply.headers, now=now),
+            poll_after=poll_hint(reply),
             progress=None if progress is None else progress if isinstance(progress, str) else str(progress),
         )
 
@@ -220,13 +217,12 @@ class Http202Protocol(AgentProtocol):
         phase: Phase | None,
         status: str | None,
         reply: HttpReply,
-        now: datetime | None,
         *,
         submitting: bool = False,
     ) -> Snapshot:
         body = reply.json()
         if body is None and not wire.is_plain_text(reply) and reply.status != 204:
-            raise transient(reply, "the result is neither JSON nor text", now=now, ambiguous=submitting)
+            raise transient(reply, "the result is neither JSON nor text", ambiguous=submitting)
         text, data = self._result(reply, whole=phase is None)
         error = self._error(reply) if phase is not Phase.SUCCEEDED else None
         if phase is None:

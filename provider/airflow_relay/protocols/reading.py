@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -32,12 +31,18 @@ def is_transient(status: int) -> bool:
     return status in TRANSIENT_STATUSES or not 200 <= status < 500
 
 
-def poll_hint(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+def is_proxy_page(reply: HttpReply) -> bool:
+    """A page for people under 404: a proxy has lost its backend, the server itself says nothing."""
+    return reply.status == 404 and reply.is_html()
+
+
+def poll_hint(reply: HttpReply) -> float | None:
     """How long the server asks to wait, in seconds, or None.
 
     Reads ``openai-poll-after-ms``, ``retry-after-ms`` and ``Retry-After`` (RFC 9110 §10.2.3: seconds or a
-    date). A date counts from the reply's own ``Date`` header, else from ``now``; with neither it is ignored.
+    date). A date counts from the reply's own ``Date`` header, else from when it was received.
     """
+    headers = reply.headers
     for name in ("openai-poll-after-ms", "retry-after-ms"):
         milliseconds = _duration(headers.get(name))
         if milliseconds is not None:
@@ -46,7 +51,7 @@ def poll_hint(headers: Mapping[str, str], *, now: datetime | None = None) -> flo
     seconds = _duration(value)
     if seconds is not None or value is None:
         return seconds
-    until, since = _date(value), _date(headers.get("date")) or now
+    until, since = _date(value), _date(headers.get("date")) or reply.received
     return max(0.0, (until - since).total_seconds()) if until and since else None
 
 
@@ -72,7 +77,6 @@ def transient(
     reply: HttpReply,
     reason: str,
     *,
-    now: datetime | None = None,
     ambiguous: bool = False,
     code: str | None = None,
 ) -> TransientReply:
@@ -83,7 +87,7 @@ def transient(
         headers=reply.headers,
         body=reply.text,
         code=code,
-        retry_after=poll_hint(reply.headers, now=now),
+        retry_after=poll_hint(reply),
         ambiguous=ambiguous,
     )
 
@@ -93,9 +97,7 @@ def rejected(reply: HttpReply, reason: str, *, code: str | None = None) -> JobRe
     return JobRejected(reason, status=reply.status, headers=reply.headers, body=reply.text, code=code)
 
 
-def require_success(
-    reply: HttpReply, what: str, *, now: datetime | None = None, submitting: bool = False
-) -> None:
+def require_success(reply: HttpReply, what: str, *, submitting: bool = False) -> None:
     """Return for a 2xx status; raise TransientReply or JobRejected for any other.
 
     :param what: the call, for the message: ``"submit"``, ``"poll of resp_1"``.
@@ -105,7 +107,7 @@ def require_success(
         return
     if is_transient(reply.status):
         ambiguous = submitting and reply.status not in NOT_STARTED_STATUSES
-        raise transient(reply, f"{what}: the server cannot answer now", now=now, ambiguous=ambiguous)
+        raise transient(reply, f"{what}: the server cannot answer now", ambiguous=ambiguous)
     if 300 <= reply.status < 400:
         target = reply.headers.get("location", "nowhere").partition("?")[0]  # a query may hold a token
         raise rejected(
@@ -116,16 +118,14 @@ def require_success(
     raise rejected(reply, f"{what}: refused by the server", code=error_code(reply.json()))
 
 
-def require_object(
-    reply: HttpReply, what: str, *, now: datetime | None = None, submitting: bool = False
-) -> dict[str, Any]:
+def require_object(reply: HttpReply, what: str, *, submitting: bool = False) -> dict[str, Any]:
     """The JSON object of a 2xx reply; TransientReply for HTML, a cut or empty body, or other JSON."""
-    require_success(reply, what, now=now, submitting=submitting)
+    require_success(reply, what, submitting=submitting)
     body = reply.json_object()
     if body is not None:
         return body
     found = "an HTML page" if reply.is_html() else "no JSON object" if reply.text.strip() else "an empty body"
-    raise transient(reply, f"{what}: {found} instead of JSON", now=now, ambiguous=submitting)
+    raise transient(reply, f"{what}: {found} instead of JSON", ambiguous=submitting)
 
 
 def error_code(body: JSON) -> str | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 
 from airflow_relay.protocols import responses_output as output
@@ -35,6 +34,7 @@ from airflow_relay.protocols.reading import (
     as_list,
     as_text,
     error_code,
+    is_proxy_page,
     json_in_text,
     path_segment,
     poll_hint,
@@ -109,73 +109,70 @@ class ResponsesProtocol(AgentProtocol):
             body["instructions"] = req.instructions
         return HttpCall("POST", self.path, {**_ACCEPT, "Idempotency-Key": req.key}, body)
 
-    def parse_submit(self, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_submit(self, reply: HttpReply) -> Snapshot:
         body = as_dict(reply.json())
         if reply.status == 409:
-            return self._attach(body, reply, now)
-        response = _failed_response(reply) or require_object(reply, "submit", now=now, submitting=True)
+            return self._attach(body, reply)
+        response = _failed_response(reply) or require_object(reply, "submit", submitting=True)
         id_ = usable_id(response.get("id"))
         ref = self.ref(id_) if id_ else None
         if not _is_response(response):
             if response.get("error"):
                 raise rejected(reply, "submit: the reply is an error", code=error_code(response))
-            raise transient(reply, "submit: the reply is no response object", now=now, ambiguous=True)
-        snapshot = self._snapshot(ref, response, reply, now)
+            raise transient(reply, "submit: the reply is no response object", ambiguous=True)
+        snapshot = self._snapshot(ref, response, reply)
         if ref is None and not snapshot.terminal:
-            raise transient(reply, "submit: accepted, but the reply names no id", now=now, ambiguous=True)
+            raise transient(reply, "submit: accepted, but the reply names no id", ambiguous=True)
         return snapshot
 
-    def _attach(self, body: dict[str, Any], reply: HttpReply, now: datetime | None) -> Snapshot:
+    def _attach(self, body: dict[str, Any], reply: HttpReply) -> Snapshot:
         id_ = usable_id(body.get("id")) if _is_response(body) else _existing_id(body)
         if id_ is None:
             raise transient(
-                reply, "submit: an earlier submit with this key is still in flight", now=now, ambiguous=True
+                reply, "submit: an earlier submit with this key is still in flight", ambiguous=True
             )
         return poll_now(self.ref(id_), "conflict")
 
     def poll(self, ref: JobRef) -> HttpCall:
         return HttpCall("GET", self._job_path(ref), dict(_ACCEPT))
 
-    def parse_poll(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_poll(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         what = f"poll of {ref.id}"
         if reply.status in GONE_STATUSES:
-            # A page for people under 404 comes from a proxy that has lost its backend, not from the server.
-            if reply.status == 404 and reply.is_html():
-                raise transient(reply, f"{what}: a proxy answered", now=now)
+            if is_proxy_page(reply):
+                raise transient(reply, f"{what}: a proxy answered")
             return lost(ref, reply)
-        response = _failed_response(reply) or require_object(reply, what, now=now)
+        response = _failed_response(reply) or require_object(reply, what)
         if not _is_response(response):
-            raise transient(reply, f"{what}: the reply is no response object", now=now)
-        return self._snapshot(ref, response, reply, now)
+            raise transient(reply, f"{what}: the reply is no response object")
+        return self._snapshot(ref, response, reply)
 
     def cancel(self, ref: JobRef) -> HttpCall:
         return HttpCall("POST", f"{self._job_path(ref)}/cancel", dict(_ACCEPT))
 
-    def parse_cancel(self, ref: JobRef, reply: HttpReply, *, now: datetime | None = None) -> Snapshot:
+    def parse_cancel(self, ref: JobRef, reply: HttpReply) -> Snapshot:
         """Read the reply to a cancel. A job that had already ended is no error (vLLM says 400, OGX 409)."""
         if reply.status in {400, 409}:
             return poll_now(ref, "not_cancelable")
         if reply.status in GONE_STATUSES or _failed_response(reply):
-            return self.parse_poll(ref, reply, now=now)
-        require_success(reply, f"cancel of {ref.id}", now=now)
+            return self.parse_poll(ref, reply)
+        require_success(reply, f"cancel of {ref.id}")
         response = reply.json_object() or {}
         if not _is_response(response):
             return poll_now(ref, "cancelling")
-        return self._snapshot(ref, response, reply, now)
+        return self._snapshot(ref, response, reply)
 
     def _job_path(self, ref: JobRef) -> str:
         return f"{self.path.rstrip('/')}/{path_segment(ref.id)}"
 
-    def _snapshot(
-        self, ref: JobRef | None, response: dict[str, Any], reply: HttpReply, now: datetime | None
-    ) -> Snapshot:
+    def _snapshot(self, ref: JobRef | None, response: dict[str, Any], reply: HttpReply) -> Snapshot:
         status = _status(response)
         usage = Usage.from_json(response.get("usage"))
         phase = _ENDED.get(status)
         if phase is None:
             # A status that nobody knows is work in progress until the deadline says otherwise.
             pending = _PENDING.get(status, Phase.RUNNING)
-            return Snapshot(ref, pending, status, usage=usage, poll_after=poll_hint(reply.headers, now=now))
+            return Snapshot(ref, pending, status, usage=usage, poll_after=poll_hint(reply))
         found = output.read(as_list(response.get("output")))
         phase, error = self._outcome(phase, response, found, reply.status)
         return Snapshot(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -60,6 +61,8 @@ class HttpReply:
     body: bytes | str = b""
     url: str = ""
     """The URL that was asked; needed to resolve a relative ``Location`` and to compare origins."""
+    received: datetime | None = None
+    """When, aware; a ``Retry-After`` date counts from it where the server does not say its own time."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.headers, Headers):

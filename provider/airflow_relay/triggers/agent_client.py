@@ -11,6 +11,7 @@ from typing import Final
 
 import httpx
 
+from airflow_relay.clock import utcnow
 from airflow_relay.hooks.agent import AgentHook, AgentSettings
 from airflow_relay.protocols.base import HttpCall, HttpReply
 
@@ -115,7 +116,7 @@ async def _exchange(made: _Made, call: HttpCall) -> HttpReply:
             body += part
             if len(body) > MAX_BODY:
                 raise ReplyTooLargeError(f"more than {MAX_BODY} bytes")
-        return HttpReply(reply.status_code, reply.headers, bytes(body), url)
+        return HttpReply(reply.status_code, reply.headers, bytes(body), url, utcnow())
 
 
 _shared: Final[dict[tuple[int, str], SharedAgentClient]] = {}

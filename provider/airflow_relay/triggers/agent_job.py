@@ -166,7 +166,7 @@ class AgentJobTrigger(BaseTrigger):
             call = protocol.cancel(ref)
             if call is None or not await asyncio.to_thread(self._claim):
                 return
-            snapshot = protocol.parse_cancel(ref, await client.send(call), now=utcnow())
+            snapshot = protocol.parse_cancel(ref, await client.send(call))
             if not snapshot.terminal:
                 snapshot = await _look(client, protocol, ref)
             self.log.info("The agent job %s of the ended task is now %s.", ref.id, snapshot.phase.value)
@@ -215,4 +215,4 @@ class AgentJobTrigger(BaseTrigger):
 async def _look(client: SharedAgentClient, protocol: AgentProtocol, ref: JobRef) -> Snapshot:
     reply = await client.send(protocol.poll(ref))
     crash_point(CrashPoint.TRIGGER_POLLED)
-    return protocol.parse_poll(ref, reply, now=utcnow())
+    return protocol.parse_poll(ref, reply)

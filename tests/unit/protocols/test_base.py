@@ -180,17 +180,17 @@ def test_a_reply_is_parsed_once():
     ],
 )
 def test_poll_hints_of_every_form(headers, seconds):
-    assert poll_hint(HttpReply(200, headers).headers, now=NOW) == seconds
+    assert poll_hint(HttpReply(200, headers, received=NOW)) == seconds
 
 
 def test_a_date_without_anything_to_count_from_is_no_hint():
-    assert poll_hint({"retry-after": "Mon, 30 Nov 2026 12:00:30 GMT"}) is None
+    assert poll_hint(HttpReply(200, {"retry-after": "Mon, 30 Nov 2026 12:00:30 GMT"})) is None
 
 
 @given(st.integers(0, 10**6))
 def test_a_date_in_the_future_is_that_many_seconds(seconds):
     moment = (NOW + timedelta(seconds=seconds)).strftime("%a, %d %b %Y %H:%M:%S GMT")
-    assert poll_hint({"retry-after": moment}, now=NOW) == seconds
+    assert poll_hint(HttpReply(200, {"retry-after": moment}, received=NOW)) == seconds
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import datetime, timezone
 
@@ -83,7 +84,7 @@ def test_accepted_with_the_address_of_a_monitor(location):
 
 def test_a_date_as_retry_after_counts_from_now():
     answer = reply("", 202, location=MONITOR, retry_after="Mon, 30 Nov 2026 12:00:20 GMT")
-    assert PROTOCOL.parse_submit(answer, now=NOW).poll_after == 20.0
+    assert PROTOCOL.parse_submit(dataclasses.replace(answer, received=NOW)).poll_after == 20.0
 
 
 def test_the_id_in_the_body_names_the_job():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import datetime, timezone
 
@@ -253,7 +254,7 @@ def test_each_status_has_a_phase_and_an_unknown_one_is_work_in_progress(status, 
 
 def test_a_date_as_poll_hint_counts_from_now():
     hint = reply(response("queued"), retry_after="Mon, 30 Nov 2026 12:00:20 GMT")
-    assert PROTOCOL.parse_poll(REF, hint, now=NOW).poll_after == 20.0
+    assert PROTOCOL.parse_poll(REF, dataclasses.replace(hint, received=NOW)).poll_after == 20.0
 
 
 def test_completed_gives_text_data_and_usage():
