@@ -23,7 +23,7 @@ from airflow_relay.ledger.store import Ledger
 log: Final = logging.getLogger(__name__)
 
 LEDGER_CONN_ID: Final = "relay_ledger"
-ASK_AGAIN_AFTER: Final = timedelta(seconds=15)
+ASK_AGAIN_AFTER: Final = timedelta(seconds=30)
 """How long a task waits before it asks again a ledger that did not answer."""
 _DRIVERS: Final = {
     "postgres": "postgresql+psycopg2",
@@ -76,7 +76,7 @@ def _ledger_for(pid: int) -> Ledger:  # noqa: ARG001 - a forked process makes it
 
 def wait_for_ledger(error: LedgerUnreachableError) -> Exception:
     """What a task raises that has not begun its work: it waits for the ledger, no worker and no try used."""
-    log.warning("%s The task waits for it.", error)
+    log.warning("%s (the task waits for it)", error)
     wait: Exception = AirflowRescheduleException(  # type: ignore[no-untyped-call]
         airflow_time(utcnow()) + ASK_AGAIN_AFTER
     )
