@@ -17,7 +17,7 @@ Trigger it, choose an action and fill in what it needs:
 | action | needs | may have |
 |---|---|---|
 | redrive | item, or a filter for dead letters | to_stage, fresh |
-| skip stage | item, or a filter for dead letters | outcome |
+| skip stage | item, or a filter for dead letters | outcome, stage (the one that is meant) |
 | discard | item, or a filter with its pipeline | reason |
 | rewind | item, to_stage | fresh |
 | move | pipeline, stage, to_stage | item |
@@ -25,9 +25,11 @@ Trigger it, choose an action and fill in what it needs:
 | release | scope | |
 | open breaker, close breaker | pipeline, stage | reason |
 | dispatch | | |
+| clean | days: finished items and lines of logs older than that go | |
 
 The filter for dead letters: pipeline, stage, error_class, since_hours. What was done is the task's return
-value. Doing it twice does it once.
+value. Doing it twice does it once; a second *skip stage* of an item skips its next stage, unless *stage* says
+which one is meant.
 """
 
 
@@ -69,6 +71,7 @@ def _form() -> dict[str, Param]:
         "scope": text("Scope", "What to hold: a class (P2) or a pipeline."),
         "hours": number("Hours", "How long to hold; empty: until it is released."),
         "reason": text("Reason"),
+        "days": number("Days", "What is older goes with *clean*."),
         "fresh": Param(False, type="boolean", title="Fresh", description="Ask agents anew, keep no results."),
     }
     return form

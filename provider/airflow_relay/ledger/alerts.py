@@ -68,9 +68,11 @@ def was_raised(tx: Tx, dedup_key: str) -> bool:
 
 
 def unsent(tx: Tx, limit: int = 50) -> list[Alert]:
-    """Alerts that no channel has taken yet, oldest first."""
+    """Alerts that no channel has taken yet: the least often tried first, so that one which its channel always
+    refuses holds up no other; then the oldest.
+    """
     rows = tx.conn.execute(
-        select(alerts).where(alerts.c.sent_at.is_(None)).order_by(alerts.c.id).limit(limit)
+        select(alerts).where(alerts.c.sent_at.is_(None)).order_by(alerts.c.attempts, alerts.c.id).limit(limit)
     )
     return [Alert(r.id, r.dedup_key, r.text, r.raised_at, r.attempts, r.error) for r in rows]
 

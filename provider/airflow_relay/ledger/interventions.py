@@ -92,15 +92,20 @@ def rewind(tx: Tx, item_id: int, stage: str, *, by: str, now: datetime, fresh: b
     return Intervened(after, True, f"Item '{item.key}' is ready for {stage}.")
 
 
-def skip_stage(tx: Tx, item_id: int, *, by: str, now: datetime, outcome: str | None = None) -> Intervened:
+def skip_stage(
+    tx: Tx, item_id: int, *, by: str, now: datetime, outcome: str | None = None, stage: str | None = None
+) -> Intervened:
     """Go on behind the item's stage as if it were done, by the route of ``outcome``.
 
     The status stays: the stage's work was not done.
 
+    :param stage: the one that is meant: at another one the item is left alone, so that twice is once.
     :raises UnknownOutcomeError: the stage is a router without a default route; names its outcomes.
     :raises RefusedActionError: the item is finished.
     """
     item = items.locked(tx, item_id)
+    if stage is not None and (item.stage != stage or item.state in FINISHED):
+        return Intervened(item, False, f"Item '{item.key}' is {item.state.value} at {item.stage} by now.")
     if item.state in FINISHED:
         raise RefusedActionError(f"Item '{item.key}' is {item.state.value}: it has no stage to skip.")
     pipeline = declarations.load(tx, item.pipeline)

@@ -121,13 +121,17 @@ def skip_stage(
     now: datetime,
     pipeline: str | None = None,
     outcome: str | None = None,
+    stage: str | None = None,
 ) -> ActionResult:
-    """Go on behind the item's stage, by the route of ``outcome``: a router without a default asks for one."""
+    """Go on behind the item's stage, by the route of ``outcome``: a router without a default asks for one.
+
+    :param stage: the one that is meant; at another one the item is left alone, so that twice is once.
+    """
     return _on_item(
         ledger,
         key,
         pipeline,
-        lambda tx, item: interventions.skip_stage(tx, item, by=by, now=now, outcome=outcome),
+        lambda tx, item: interventions.skip_stage(tx, item, by=by, now=now, outcome=outcome, stage=stage),
     )
 
 

@@ -14,7 +14,7 @@ from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger.dead_letters import LetterFilter
 from airflow_relay.ledger.errors import RefusedActionError
 from airflow_relay.ledger.store import Ledger
-from airflow_relay.operations import actions
+from airflow_relay.operations import actions, cleaning
 from airflow_relay.operations.actions import ActionResult
 from airflow_relay.operators.trigger import RelayTrigger
 
@@ -34,6 +34,7 @@ class Action(str, Enum):
     OPEN_BREAKER = "open breaker"
     CLOSE_BREAKER = "close breaker"
     DISPATCH = "dispatch"
+    CLEAN = "clean"
 
 
 class AdminAction(RelayTrigger):
@@ -68,7 +69,7 @@ class Form:
     """The form's fields, with the ones that an action needs checked by name.
 
     :param params: ``action``, ``item``, ``pipeline``, ``stage``, ``to_stage``, ``outcome``, ``error_class``,
-        ``since_hours``, ``scope``, ``hours``, ``reason``, ``fresh``; empty ones do not matter.
+        ``since_hours``, ``scope``, ``hours``, ``reason``, ``fresh``, ``days``; empty ones do not matter.
     """
 
     def __init__(self, params: Mapping[str, Any], *, by: str, now: datetime) -> None:
@@ -130,7 +131,9 @@ def _skip_stage(ledger: Ledger, form: Form) -> ActionResult:
     common: dict[str, Any] = {"by": form.by, "now": form.now, "outcome": form.get("outcome")}
     if form.get("item") is None:
         return actions.skip_letters(ledger, form.letters, **common)
-    return actions.skip_stage(ledger, form.need("item"), pipeline=form.get("pipeline"), **common)
+    return actions.skip_stage(
+        ledger, form.need("item"), pipeline=form.get("pipeline"), stage=form.get("stage"), **common
+    )
 
 
 def _discard(ledger: Ledger, form: Form) -> ActionResult:
@@ -205,6 +208,13 @@ def _dispatch(_ledger: Ledger, _form: Form) -> ActionResult:
     return ActionResult(changed=0, text="Dispatched.")  # as after every action
 
 
+def _clean(ledger: Ledger, form: Form) -> ActionResult:
+    days = float(form.need("days"))
+    removed = cleaning.clean(ledger, form.now - timedelta(days=days), form.now)
+    said = ", ".join(f"{number} {what.replace('_', ' ')}" for what, number in removed.items())
+    return ActionResult(changed=removed["items"], text=f"Removed what is older than {days:g} days: {said}.")
+
+
 _ACTIONS: Final[Mapping[Action, Callable[[Ledger, Form], ActionResult]]] = {
     Action.REDRIVE: _redrive,
     Action.SKIP_STAGE: _skip_stage,
@@ -216,4 +226,5 @@ _ACTIONS: Final[Mapping[Action, Callable[[Ledger, Form], ActionResult]]] = {
     Action.OPEN_BREAKER: _open_breaker,
     Action.CLOSE_BREAKER: _close_breaker,
     Action.DISPATCH: _dispatch,
+    Action.CLEAN: _clean,
 }

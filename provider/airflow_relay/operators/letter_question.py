@@ -133,7 +133,9 @@ def carry_out(
         return actions.redrive(ledger, key, pipeline=pipeline, stage=stage, fresh=fresh, by=by, now=now)
     if choice == SKIP_STAGE:
         outcome = form.get("outcome") or None
-        return actions.skip_stage(ledger, key, pipeline=pipeline, outcome=outcome, by=by, now=now)
+        return actions.skip_stage(
+            ledger, key, pipeline=pipeline, outcome=outcome, stage=letter.stage, by=by, now=now
+        )
     return actions.discard(ledger, key, pipeline=pipeline, by=by, now=now)
 
 

@@ -38,14 +38,31 @@ def test_every_action_that_the_form_offers_is_carried_out(drive, do):
     done[Action.OPEN_BREAKER] = do(Action.OPEN_BREAKER, pipeline="line", stage="first").changed
     done[Action.CLOSE_BREAKER] = do(Action.CLOSE_BREAKER, pipeline="line", stage="first").changed
     done[Action.DISPATCH] = do(Action.DISPATCH).changed + 1
+    drive.later(days=40)
+    done[Action.CLEAN] = do(Action.CLEAN, days=30).changed  # the discarded one
     assert done == dict.fromkeys(Action, 1)
-    stages = {key: (drive.item(key).state, drive.item(key).stage) for key in "abcd"}
+    stages = {key: (drive.item(key).state, drive.item(key).stage) for key in "abd"}
     assert stages == {
         "a": (ItemState.READY, "first"),
         "b": (ItemState.READY, "second"),
-        "c": (ItemState.DISCARDED, "first"),
         "d": (ItemState.READY, "second"),
     }
+
+
+def test_a_clean_up_without_a_number_of_days_removes_nothing(drive, do):
+    dead(drive, "c")
+    do(Action.DISCARD, item="c")
+    drive.later(days=400)
+    with pytest.raises(RefusedActionError, match="'days'"):
+        do(Action.CLEAN)
+    assert drive.item("c").state is ItemState.DISCARDED
+
+
+def test_skipping_a_stage_that_is_named_happens_once(drive, do):
+    dead(drive, "a")
+    assert do(Action.SKIP_STAGE, item="a", stage="first").changed == 1
+    again = do(Action.SKIP_STAGE, item="a", stage="first")
+    assert (again.changed, drive.item("a").stage) == (0, "second")
 
 
 def test_without_an_item_a_redrive_is_for_the_letters_that_the_filter_matches(drive, do):

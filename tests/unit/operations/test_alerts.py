@@ -75,6 +75,24 @@ def test_a_dead_channel_is_given_up_after_two_refusals(drive):
     assert len(waiting(drive)) == 4
 
 
+class Picky(Channel):
+    """Takes everything but what is about some items, as a service that refuses a text for its length."""
+
+    def notify(self, context: Any) -> None:
+        if "'bad-" in self.text:
+            raise ValueError("400 Bad Request")
+        super().notify(context)
+
+
+def test_alerts_that_the_channel_never_takes_hold_up_no_other(drive):
+    dead(drive, "bad-1", "bad-2", "bad-3", "good")
+    for _ in range(3):
+        sending.send_alerts(drive.ledger, {}, Picky())
+        drive.later(minutes=5)
+    assert ["'good'" in said for said in Channel.taken] == [True]
+    assert len(waiting(drive)) == 3
+
+
 def test_a_secret_in_a_refusal_is_not_kept(drive):
     dead(drive, "a")
     sending.send_alerts(drive.ledger, {}, Channel(refuse="token=sk-proj-abcdefghijklmnop1234567890"))

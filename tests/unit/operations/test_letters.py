@@ -40,6 +40,7 @@ def triggered(monkeypatch) -> list[str]:
         return new
 
     monkeypatch.setattr(compat, "trigger_dag_run", trigger)
+    monkeypatch.setattr(compat, "task_states", lambda _dag, _runs: {})
     return seen
 
 
@@ -68,11 +69,37 @@ def test_each_tick_asks_every_question_by_its_own_run_id(drive, logs, triggered)
     assert len(set(triggered)) == 2
 
 
+def test_a_question_that_is_over_without_an_answer_is_asked_again_after_a_while(
+    drive, logs, triggered, monkeypatch
+):
+    """Its run failed, or somebody marked it: it must not keep one of the 20 places for ever."""
+    states = {"awaits": "awaiting_input", "over": "failed"}
+    dead(drive, *states)
+    letters.tend(drive.ledger)
+    with drive.ledger.read() as tx:
+        runs = {letter.key: f"relay:letter:{letter.id}" for letter in dead_letters.listing(tx)}
+    known = {runs[key]: {"ask": state} for key, state in states.items()}
+    monkeypatch.setattr(compat, "task_states", lambda _dag, ids: {i: known[i] for i in ids if i in known})
+    assert letters.tend(drive.ledger)["questions"] == 0
+    drive.later(hours=6)
+    assert letters.tend(drive.ledger)["questions"] == 1
+    again = f"{runs['over']}:2"
+    assert triggered[-1] == again
+    known[again] = {"ask": "failed"}
+    assert letters.tend(drive.ledger)["questions"] == 0
+    drive.later(days=30)
+    for number in range(3, 15):
+        letters.tend(drive.ledger)
+        known[f"{runs['over']}:{number}"] = {"ask": "failed"}
+    assert len(set(triggered)) == 1 + letters.ASKED_AT_MOST
+
+
 def test_a_deployment_without_the_dead_letter_dag_is_no_error(drive, logs, monkeypatch):
     def missing(**_: object) -> bool:
         raise compat.TargetDagError("DAG 'relay__dead_letter' does not exist.")
 
     monkeypatch.setattr(compat, "trigger_dag_run", missing)
+    monkeypatch.setattr(compat, "task_states", lambda _dag, _runs: {})
     dead(drive, "a")
     assert letters.tend(drive.ledger)["questions"] == 0
 
