@@ -151,7 +151,47 @@ def test_two_items_never_share_a_run_id(drive: Driver) -> None:
     assert all(len(i) <= 250 and ".." not in i for i in ids)
 
 
-@pytest.mark.parametrize("key", ["", "x" * 201, "a\nb", "a\x00b", 7])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "a\nb\tc",
+        "  ",
+        "\u3000全角 空白\u00a0",
+        "👩\u200d💻",
+        "%(x)s 100 %",
+        "../../etc",
+        "'; --",
+        "\x1b[31m",
+        "é" * 200,
+    ],
+)
+def test_any_other_key_is_kept_as_given_and_goes_all_the_way(drive: Driver, key: str) -> None:
+    [run] = drive.intake(key)
+    assert drive.item(key).key == key
+    while run is not None:
+        run = next(iter(drive.serve(run)), None)
+    assert drive.item(key).state is ItemState.DONE
+    assert drive.intake(key) == []
+
+
+@pytest.mark.parametrize("priority", [2**31, -(2**31) - 1, 1.5, True, "1", None])
+def test_a_bad_priority_is_refused_and_nothing_is_registered(drive: Driver, priority: object) -> None:
+    with pytest.raises(BadItemError, match="priority="):
+        drive.ledger.intake(drive.pipeline, [{"key": "a", "priority": priority}], drive.conditions, drive.now)
+    with drive.ledger.read() as tx:
+        assert items.listing(tx) == []
+
+
+@pytest.mark.parametrize("returned", [None, "one key", b"x", {"key": "a"}, 7])
+def test_an_intake_that_returns_no_list_is_told_so(drive: Driver, returned: object) -> None:
+    """A text would be one item a letter, and a mapping one a field."""
+    with pytest.raises(BadItemError, match="return a list of items"):
+        drive.ledger.intake(drive.pipeline, returned, drive.conditions, drive.now)  # type: ignore[arg-type]
+    with drive.ledger.read() as tx:
+        assert items.listing(tx) == []
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, "a\x00b", "a\ud800b", 7])
 def test_a_bad_key_is_refused_and_nothing_is_registered(drive: Driver, key: object) -> None:
     with pytest.raises(BadItemError, match="key="):
         drive.ledger.intake(drive.pipeline, ["good", {"key": key}], drive.conditions, drive.now)

@@ -11,6 +11,9 @@ from airflow_relay.core.states import RunResult
 SKIPPED_OUTCOME: Final = "skipped"
 """The outcome of a router whose work was skipped; its route table may name it."""
 
+LONGEST_OUTCOME: Final = 200
+"""Characters; the width of the ledger's columns."""
+
 HAND_OFF_TASK_ID: Final = "hand_off"
 
 FAILED_STATES: Final = frozenset({"failed", "upstream_failed"})
@@ -87,7 +90,10 @@ def outcome_of(value: Any, field: str) -> str | None:
     """
     for name in field.split(".") if isinstance(value, Mapping) else ():
         value = value.get(name) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    # It may be an agent's own word: no table names one that the ledger could not store.
+    return value.encode("utf-8", "replace").decode().replace("\0", "")[:LONGEST_OUTCOME]
 
 
 def _of(states: Mapping[str, Any], task_ids: Collection[str]) -> list[tuple[str, str]]:

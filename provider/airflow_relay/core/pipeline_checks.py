@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from croniter import CroniterError, croniter
 
+from airflow_relay.core.completion import LONGEST_OUTCOME
 from airflow_relay.core.naming import NAME_PATTERN
 from airflow_relay.core.pipeline import End, PipelineError, Stage
 from airflow_relay.core.states import AIRFLOW_RUNS_KEY, PriorityClass
@@ -33,7 +34,7 @@ _LONGEST_SPAN: Final = timedelta(days=366)
 _HIGHEST_PRIORITY: Final = 1_000_000
 _LONGEST_WORD: Final = 64
 _LONGEST_KEY: Final = 200
-"""Of a capacity key and of an outcome: the width of the ledger's columns."""
+"""Of a capacity key: the width of the ledger's column."""
 _ANY_DAY: Final = datetime(2024, 1, 1)  # noqa: DTZ001 - only whether an expression ever comes up is asked
 
 
@@ -127,8 +128,8 @@ def _route_problems(pipeline: Pipeline, stage: Stage, where: str) -> Iterator[st
     for outcome, target in stage.routes.items():
         if not isinstance(target, End) and target not in names:
             yield f"{where}: outcome {outcome!r} leads to {target!r}, which is no stage: {_known(pipeline)}."
-        if not isinstance(outcome, str) or not 0 < len(outcome) <= _LONGEST_KEY:
-            yield f"{where}: outcome {outcome!r}: give a string of 1 to {_LONGEST_KEY} characters."
+        if not isinstance(outcome, str) or not 0 < len(outcome) <= LONGEST_OUTCOME:
+            yield f"{where}: outcome {outcome!r}: give a string of 1 to {LONGEST_OUTCOME} characters."
     target = stage.after_max_visits
     if not isinstance(target, End) and target not in names:
         yield f"{where}: after_max_visits={target!r} is no stage: {_known(pipeline)}."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import func, insert, select
@@ -25,6 +26,9 @@ from airflow_relay.ledger.schema import intakes
 from airflow_relay.ledger.schema import items as item_table
 from airflow_relay.ledger.schema import runs as run_table
 
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+HIGHEST_PRIORITY: Final = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewItem:
@@ -42,12 +46,17 @@ class NewItem:
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or not self.key or len(self.key) > MAX_KEY:
             raise BadItemError(f"key={self.key!r}: give a string of 1 to {MAX_KEY} characters.")
-        if "\x00" in self.key or not self.key.isprintable():
+        if _UNSTORABLE.search(self.key):
+            raise BadItemError(f"key={self.key!r}: NUL and lone surrogates cannot be stored; leave them out.")
+        if (
+            isinstance(self.priority, bool)
+            or not isinstance(self.priority, int)
+            or abs(self.priority) > HIGHEST_PRIORITY
+        ):
             raise BadItemError(
-                f"key={self.key!r}: control characters cannot be shown or typed; leave them out."
+                f"priority={self.priority!r} of item {self.key!r}: give a whole number between "
+                f"-{HIGHEST_PRIORITY} and {HIGHEST_PRIORITY}."
             )
-        if isinstance(self.priority, bool) or not isinstance(self.priority, int):
-            raise BadItemError(f"priority={self.priority!r} of item {self.key!r}: give a whole number.")
 
     @classmethod
     def from_any(cls, value: Any) -> NewItem:
@@ -63,12 +72,24 @@ class NewItem:
             unknown = set(value) - {"key", "payload", "priority"}
             if unknown or "key" not in value:
                 raise BadItemError(
-                    f"An intake's item has the fields key, payload and priority, not {sorted(value)}."
+                    f"An intake's item has the fields key, payload and priority, not {list(value)}."
                 )
             return cls(**value)
         raise BadItemError(
             f"An intake returned {value!r}: return keys, mappings with 'key', or NewItem values."
         )
+
+
+def found_by_intake(returned: Any) -> list[NewItem]:
+    """What an intake function has returned, each item checked.
+
+    :raises BadItemError: it is no list of items; names the field of an item that is wrong.
+    """
+    if returned is None or isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+        raise BadItemError(
+            f"The intake returned {returned!r}: return a list of items, an empty one if nothing is new."
+        )
+    return [NewItem.from_any(value) for value in returned]
 
 
 @dataclass(frozen=True)

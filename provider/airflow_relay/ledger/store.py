@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -108,14 +108,14 @@ class Ledger:
         return self._identity
 
     def intake(
-        self, pipeline: Pipeline, found: Sequence[Any], conditions: Conditions, now: datetime
+        self, pipeline: Pipeline, found: Iterable[Any], conditions: Conditions, now: datetime
     ) -> tuple[Registered, list[Run]]:
         """Register what an intake found and dispatch, in one transaction.
 
         :param found: keys, mappings with ``key``, or :class:`NewItem` values.
         :raises BadItemError: names the field; nothing was registered.
         """
-        new = [NewItem.from_any(value) for value in found]
+        new = registering.found_by_intake(found)
         prepared = [(n, self.prepare(n.payload, pipeline.name, n.key, "payload")) for n in new]
         with self.dispatcher() as tx:
             declarations.declare(tx, pipeline, now)

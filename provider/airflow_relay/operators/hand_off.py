@@ -14,17 +14,22 @@ from airflow.sdk.definitions.retry_policy import RetryDecision
 from airflow_relay import compat, metrics
 from airflow_relay.clock import utcnow
 from airflow_relay.core.completion import Completion, StageShape, completion_of, outcome_of
+from airflow_relay.core.errors.scrub import scrub
+from airflow_relay.core.errors.taxonomy import ErrorClass
 from airflow_relay.core.item import Run
+from airflow_relay.core.lifecycle import UnknownOutcomeError, route
 from airflow_relay.core.pipeline import End, Pipeline
 from airflow_relay.core.states import RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger.errors import BadItemError
+from airflow_relay.ledger.registering import found_by_intake
+from airflow_relay.ledger.results import Stored
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.links import ItemLogLink
 from airflow_relay.operators.guard import asked_item, clear_number
-from airflow_relay.operators.trigger import RelayTrigger
+from airflow_relay.operators.trigger import RelayTrigger, send_grants
 
 log: Final = logging.getLogger(__name__)
 
@@ -101,7 +106,7 @@ class HandOff(RelayTrigger):
             return self._take_in(ledger, context)
         text = "The run was closed before."
         if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
-            text = self._close(ledger, context, run, item.key, completion)
+            completion, text = self._close(ledger, context, run, item.key, completion)
         else:
             self.send(ledger, context, [])
         log.info("%s", text)
@@ -111,14 +116,10 @@ class HandOff(RelayTrigger):
 
     def _close(
         self, ledger: Ledger, context: Mapping[str, Any], run: Run, key: str, completion: Completion
-    ) -> str:
+    ) -> tuple[Completion, str]:
         stored = None
         if completion.result is RunResult.SUCCESS:
-            returned = self._returned(context)
-            completion = self._with_outcome(completion, returned)
-            if self.shape.result_task_id is not None:
-                name = f"{run.stage}.{run.visit}.{run.epoch}"
-                stored = ledger.prepare(returned, self.pipeline.name, key, name)
+            completion, stored = self._with_result(ledger, context, run, key, completion)
         now = utcnow()
         targets = {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
         conditions = read_conditions(ledger, now, targets=targets)
@@ -136,7 +137,53 @@ class HandOff(RelayTrigger):
         self.send(ledger, context, done.grants)
         if not done.closed.already:
             metrics.run_ended(done.closed.run, result=completion.result, now=now)
-        return done.closed.text
+        return completion, done.closed.text
+
+    def send(self, ledger: Ledger, context: Mapping[str, Any], grants: Iterable[Run]) -> list[Run]:
+        """Send the grants of this pipeline, then those of others and those whose sender was lost.
+
+        :raises TargetDagError: a DAG of this pipeline is missing or broken. One of another pipeline fails the
+            tick, which is nobody's stage; here it is only logged.
+        """
+        grants = list(grants)
+        own = [g for g in grants if g.pipeline == self.pipeline.name]
+        try:
+            sent = send_grants(ledger, own)
+            self.link(context, sent)
+        finally:
+            others = [g for g in grants if g.pipeline != self.pipeline.name]
+            self._send_for_others(ledger, [*others, *ledger.unconfirmed(utcnow())])
+        return sent
+
+    def _send_for_others(self, ledger: Ledger, grants: list[Run]) -> None:
+        try:
+            send_grants(ledger, grants)
+        except compat.TargetDagError as error:
+            log.warning("%s The grant waits for the tick.", error)
+
+    def _with_result(
+        self, ledger: Ledger, context: Mapping[str, Any], run: Run, key: str, completion: Completion
+    ) -> tuple[Completion, Stored | None]:
+        """What the stage's work has returned. What cannot be kept, or routed, is the stage's failure.
+
+        Were it the hand-off's own failure, the run would stay open and hold its slots.
+        """
+        returned = self._returned(context)
+        completion = self._with_outcome(completion, returned)
+        stored = None
+        try:
+            if self.shape.result_task_id is not None:
+                name = f"{run.stage}.{run.visit}.{run.epoch}"
+                stored = ledger.prepare(returned, self.pipeline.name, key, name)
+            route(self.pipeline, self.stage, completion.outcome)
+        except (BadItemError, UnknownOutcomeError) as error:
+            completion = Completion(
+                RunResult.FAILED,
+                outcome=completion.outcome,
+                error_class=ErrorClass.INVALID_REQUEST.value,
+                error_reason=scrub(str(error)),
+            )
+        return completion, stored
 
     def _with_outcome(self, completion: Completion, returned: Any) -> Completion:
         declared = self.pipeline.stage(self.stage)
@@ -157,7 +204,7 @@ class HandOff(RelayTrigger):
         if skipped is not None:
             log.info("The intake does nothing: %s", skipped)
             return {"skipped": skipped}
-        found = list(self.intake())
+        found = found_by_intake(self.intake())
         now = utcnow()
         conditions = read_conditions(ledger, now, targets=[self.pipeline.dag_id(self.stage)])
         registered, grants = ledger.intake(self.pipeline, found, conditions, now)

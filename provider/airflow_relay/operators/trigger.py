@@ -109,8 +109,11 @@ class RelayTrigger(TriggerDagRunOperator):
         :raises TargetDagError: see :func:`send_grants`.
         """
         sent = send_grants(ledger, grants)
-        sent += send_grants(ledger, ledger.unconfirmed(utcnow()))
+        self.link(context, sent)
+        return sent + send_grants(ledger, ledger.unconfirmed(utcnow()))
+
+    def link(self, context: Mapping[str, Any], sent: Iterable[Run]) -> None:
+        """Leave the link to the run that was started in the DAG that the graph shows."""
         own = next((g for g in sent if g.dag_id == self.trigger_dag_id), None)
         if own is not None:
             context["ti"].xcom_push(key="trigger_run_id", value=own.run_id)
-        return sent

@@ -122,3 +122,10 @@ def test_the_outcome_is_the_text_itself_or_lies_in_the_mapping(value, field, out
 
 def test_the_shape_survives_the_ledger():
     assert StageShape.from_json(SHAPE.to_json()) == SHAPE
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"), [("o" * 201, "o" * 200), ("a\x00b", "ab"), ("a\ud800", "a?"), ("", ""), (7, None)]
+)
+def test_an_outcome_is_a_text_that_any_database_stores(said, outcome):
+    assert outcome_of({"outcome": said}, "outcome") == outcome

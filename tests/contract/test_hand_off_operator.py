@@ -1,0 +1,148 @@
+"""The hand-off as Airflow runs it, where results, outcomes, intakes or DAGs are not as they should be."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_relay import compat
+from airflow_relay.core.item import Run
+from airflow_relay.core.pipeline import END, Pipeline, Stage
+from airflow_relay.core.states import ItemState, RunResult, RunState
+from airflow_relay.ledger import dead_letters, results
+from airflow_relay.ledger.errors import BadItemError
+from airflow_relay.ledger.store import Ledger
+from airflow_relay.operators import hand_off
+from airflow_relay.operators.hand_off import HandOff, StageFailedError
+from support.pipelines import FREE, SHAPE, Driver, line
+
+ROUTER = Pipeline(
+    "router",
+    [
+        Stage("judge", schedule="@daily", to={"ok": "ship"}),
+        Stage("ship", to=END),
+    ],
+)
+
+
+class Airflow:
+    """What a hand-off asks of Airflow.
+
+    :param returned: the return value of the stage's work.
+    """
+
+    def __init__(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.returned: Any = None
+        self.missing: set[str] = set()
+        self.started: list[str] = []
+        monkeypatch.setattr(hand_off, "get_ledger", lambda: ledger)
+        monkeypatch.setattr(hand_off, "read_conditions", lambda *_, **__: FREE)
+        monkeypatch.setattr(hand_off.metrics, "run_ended", lambda *_, **__: None)
+        monkeypatch.setattr(compat, "task_states", lambda _, runs: {runs[0]: {"work": "success"}})
+        monkeypatch.setattr(compat, "trigger_dag_run", self.trigger)
+
+    def trigger(self, *, dag_id: str, run_id: str, **_: Any) -> bool:
+        if dag_id in self.missing:
+            raise compat.TargetDagError(f"DAG {dag_id!r} does not exist.")
+        self.started.append(run_id)
+        return True
+
+    def hand_off(self, pipeline: Pipeline, stage: str, dag_run: Any, **arguments: Any) -> Any:
+        operator = HandOff(task_id="hand_off", pipeline=pipeline, stage=stage, shape=SHAPE, **arguments)
+        ti = SimpleNamespace(xcom_pull=lambda **_: self.returned, xcom_push=lambda **_: None)
+        return operator.execute({"dag_run": dag_run, "ti": ti})
+
+
+@pytest.fixture
+def airflow(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Airflow:
+    return Airflow(ledger, monkeypatch)
+
+
+def of(run: Run) -> SimpleNamespace:
+    return SimpleNamespace(dag_id=run.dag_id, run_id=run.run_id, clear_number=0, conf={})
+
+
+INTAKE = SimpleNamespace(dag_id="line__first", run_id="scheduled", clear_number=0, conf={})
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [{"at": datetime(2026, 3, 2, tzinfo=timezone.utc)}, float("nan"), {1, 2}, "lone \ud800", {1: 1, "a": 2}],
+)
+def test_a_result_that_is_not_json_ends_the_stage_and_frees_its_slots(
+    airflow: Airflow, drive: Driver, returned: object
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.returned = returned
+    with pytest.raises(StageFailedError, match="is not JSON"):
+        airflow.hand_off(drive.pipeline, "first", of(run))
+    ended, item = drive.run(run), drive.item("a")
+    assert (ended.state, ended.result, ended.error_class) == (
+        RunState.CLOSED,
+        RunResult.FAILED,
+        "invalid_request",
+    )
+    assert item.state is ItemState.DEAD
+    assert drive.usage() == {}
+    with drive.ledger.read() as tx:
+        [letter] = dead_letters.of_item(tx, item.id)
+    assert "is not JSON" in letter.reason
+
+
+@pytest.mark.parametrize("outcome", ["no", "", "o" * 500, "n\x00", None])
+def test_an_outcome_that_the_router_does_not_know_fails_its_run_and_keeps_its_result(
+    airflow: Airflow, ledger: Ledger, outcome: str | None
+) -> None:
+    drive = Driver(ledger, ROUTER)
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.returned = {"outcome": outcome, "n": 1}
+    with pytest.raises(StageFailedError, match="it knows ok"):
+        airflow.hand_off(ROUTER, "judge", of(run))
+    assert drive.run(run).result is RunResult.FAILED
+    assert drive.item("a").state is ItemState.DEAD
+    with ledger.read() as tx:
+        assert [r.stage for r in results.of_item(tx, drive.item("a").id)] == ["", "judge"]
+
+
+def test_a_missing_dag_of_its_own_pipeline_fails_the_hand_off_which_names_it(
+    airflow: Airflow, drive: Driver
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.missing = {"line__second"}
+    with pytest.raises(compat.TargetDagError, match="line__second"):
+        airflow.hand_off(drive.pipeline, "first", of(run))
+    assert drive.item("a").state is ItemState.GRANTED
+
+
+def test_a_missing_dag_of_another_pipeline_fails_no_hand_off(airflow: Airflow, ledger: Ledger) -> None:
+    """Its grants are granted, or found in the outbox, by whoever comes by."""
+    other, drive = Driver(ledger, line("other", first=1)), Driver(ledger, line())
+    other.intake("lost")
+    with ledger.write() as tx:
+        tx.conn.exec_driver_sql("UPDATE runs SET sent_at = 0")
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.missing = {"other__first"}
+    airflow.hand_off(drive.pipeline, "first", of(run))
+    assert [drive.item("a").stage, drive.item("a").state] == ["second", ItemState.GRANTED]
+    assert len(airflow.started) == 1
+    assert any("Hand-off failed: DAG 'other__first' does not exist." in line for line in other.log("lost"))
+
+
+@pytest.mark.parametrize("returned", [None, "one key", {"key": "a"}])
+def test_an_intake_that_returns_no_list_fails_and_registers_nothing(
+    airflow: Airflow, drive: Driver, returned: object
+) -> None:
+    with pytest.raises(BadItemError, match="return a list of items"):
+        airflow.hand_off(drive.pipeline, "first", INTAKE, intake=lambda: returned)
+
+
+def test_an_intake_may_yield_its_items(airflow: Airflow, drive: Driver) -> None:
+    found = airflow.hand_off(drive.pipeline, "first", INTAKE, intake=lambda: (k for k in ("a", "b")))
+    assert found == {"new": ["a", "b"], "known": 0, "granted": 2}
