@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text, update
 
+from airflow_relay.hooks import conditions
 from airflow_relay.ledger.engine import engine_for
 from airflow_relay.ledger.migrate import upgrade
 from airflow_relay.ledger.schema import meta, metadata
 from airflow_relay.ledger.store import Ledger
 from support.pipelines import Driver, MemoryObjects, line, loop
 from support.sweeping import Sweeper
+from support.variables import Airflow
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +84,12 @@ def drive_loop(ledger: Ledger) -> Driver:
 def sweeper(drive: Driver) -> Sweeper:
     """The recovery sweep by its default rules."""
     return Sweeper(drive)
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
+    """Variables and pause states that a test sets."""
+    fake = Airflow()
+    monkeypatch.setattr(conditions, "_variable", fake.variables.get)
+    monkeypatch.setattr(conditions, "_paused", lambda dags: frozenset(fake.paused & set(dags)))
+    return fake
