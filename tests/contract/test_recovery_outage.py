@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -61,6 +62,18 @@ def test_dead_letters_of_one_sweep_are_bounded_and_the_next_one_goes_on(drive, s
     sweeper.sweep()
     with drive.ledger.read() as tx:
         assert sum(dead_letters.counts(tx).values()) == 301
+
+
+def test_what_a_sweep_hands_on_by_xcom_stays_small_however_much_is_stuck(drive, sweeper):
+    stuck(drive, 3000)
+    with drive.ledger.write() as tx:
+        dead = update(item_table).where(item_table.c.stage == "second")
+        tx.conn.execute(dead.values(error_class="content_policy", error_reason="x" * 2000))
+    drive.later(hours=3)
+    plan = sweeper.plan()
+    assert sum(plan.counts.values()) == 3001
+    assert len(plan.acting) == 50 + recovering.ACTS_LIMIT
+    assert len(json.dumps([decision.to_json() for decision in plan.acting])) < 128 * 1024
 
 
 def test_one_stage_alone_can_be_served(drive, sweeper):

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Concatenate, Final, ParamSpec
 
 from airflow_relay.core import breaker as breaker_rules
 from airflow_relay.core.breaker import BreakerState, Step
@@ -86,12 +86,7 @@ def redrive(
     :param stage: another stage to begin at.
     :param fresh: agent jobs of the stage are asked anew, instead of using their kept results.
     """
-    return _on_item(
-        ledger,
-        key,
-        pipeline,
-        lambda tx, item: interventions.redrive(tx, item, by=by, now=now, stage=stage, fresh=fresh),
-    )
+    return _on_item(ledger, key, pipeline, interventions.redrive, by=by, now=now, stage=stage, fresh=fresh)
 
 
 def rewind(
@@ -105,12 +100,7 @@ def rewind(
     fresh: bool = False,
 ) -> ActionResult:
     """Send an item to a stage, whatever its state; its open runs are superseded and free their slots."""
-    return _on_item(
-        ledger,
-        key,
-        pipeline,
-        lambda tx, item: interventions.rewind(tx, item, stage, by=by, now=now, fresh=fresh),
-    )
+    return _on_item(ledger, key, pipeline, interventions.rewind, stage, by=by, now=now, fresh=fresh)
 
 
 def skip_stage(
@@ -128,10 +118,7 @@ def skip_stage(
     :param stage: the one that is meant; at another one the item is left alone, so that twice is once.
     """
     return _on_item(
-        ledger,
-        key,
-        pipeline,
-        lambda tx, item: interventions.skip_stage(tx, item, by=by, now=now, outcome=outcome, stage=stage),
+        ledger, key, pipeline, interventions.skip_stage, by=by, now=now, outcome=outcome, stage=stage
     )
 
 
@@ -139,12 +126,7 @@ def discard(
     ledger: Ledger, key: str, *, by: str, now: datetime, pipeline: str | None = None, reason: str = ""
 ) -> ActionResult:
     """End an item for good."""
-    return _on_item(
-        ledger,
-        key,
-        pipeline,
-        lambda tx, item: interventions.discard(tx, item, by=by, now=now, reason=reason),
-    )
+    return _on_item(ledger, key, pipeline, interventions.discard, by=by, now=now, reason=reason)
 
 
 def move(
@@ -187,10 +169,7 @@ def redrive_letters(
 ) -> ActionResult:
     """Redrive all dead letters that the filter matches ("all ``auth`` failures at write since 09:00")."""
     return _on_letters(
-        ledger,
-        where,
-        "redriven",
-        lambda tx, item: interventions.redrive(tx, item, by=by, now=now, stage=stage, fresh=fresh),
+        ledger, where, "redriven", interventions.redrive, by=by, now=now, stage=stage, fresh=fresh
     )
 
 
@@ -198,24 +177,15 @@ def skip_letters(
     ledger: Ledger, where: LetterFilter, *, by: str, now: datetime, outcome: str | None = None
 ) -> ActionResult:
     """Skip the stage of all dead letters that the filter matches."""
-    return _on_letters(
-        ledger,
-        where,
-        "sent on behind their stage",
-        lambda tx, item: interventions.skip_stage(tx, item, by=by, now=now, outcome=outcome),
-    )
+    said = "sent on behind their stage"
+    return _on_letters(ledger, where, said, interventions.skip_stage, by=by, now=now, outcome=outcome)
 
 
 def discard_letters(
     ledger: Ledger, where: LetterFilter, *, by: str, now: datetime, reason: str = ""
 ) -> ActionResult:
     """Discard all dead letters that the filter matches."""
-    return _on_letters(
-        ledger,
-        where,
-        "discarded",
-        lambda tx, item: interventions.discard(tx, item, by=by, now=now, reason=reason),
-    )
+    return _on_letters(ledger, where, "discarded", interventions.discard, by=by, now=now, reason=reason)
 
 
 def hold(
@@ -252,11 +222,7 @@ def open_breaker(
     """Pause grants to a stage; after the breaker's pause one item is the probe, as after an outage."""
     told = f"{reason} ({by})" if reason else by
     return _on_breaker(
-        ledger,
-        pipeline,
-        stage,
-        now,
-        lambda b: breaker_rules.open_by_hand(b, now=now, reason=told),
+        ledger, pipeline, stage, now, lambda b: breaker_rules.open_by_hand(b, now=now, reason=told)
     )
 
 
@@ -273,18 +239,23 @@ def dispatch(ledger: Ledger, conditions: Conditions, *, now: datetime) -> list[R
     return ledger.dispatch(conditions, now)
 
 
+_P = ParamSpec("_P")
+_Act = Callable[Concatenate[Tx, int, _P], Intervened]
+
+
 def _on_item(
-    ledger: Ledger, key: str, pipeline: str | None, act: Callable[[Tx, int], Intervened]
+    ledger: Ledger, key: str, pipeline: str | None, act: _Act[_P], *args: _P.args, **given: _P.kwargs
 ) -> ActionResult:
+    """Find the item, and act on it under the dispatcher's lock."""
     with ledger.dispatcher() as tx:
-        done = act(tx, items.find(tx, key, pipeline).id)
+        done = act(tx, items.find(tx, key, pipeline).id, *args, **given)
     return ActionResult(
         changed=int(done.changed), text=done.text, keys=(done.item.key,) if done.changed else ()
     )
 
 
 def _on_letters(
-    ledger: Ledger, where: LetterFilter, what: str, act: Callable[[Tx, int], Intervened]
+    ledger: Ledger, where: LetterFilter, what: str, act: _Act[_P], *args: _P.args, **given: _P.kwargs
 ) -> ActionResult:
     """In batches, each a transaction; a letter that cannot be acted on is told and passed over."""
     changed: list[str] = []
@@ -296,7 +267,7 @@ def _on_letters(
             for letter in letters:
                 try:
                     # Each rule refuses before it changes anything, so the batch stays whole.
-                    done = act(tx, letter.item_id)
+                    done = act(tx, letter.item_id, *args, **given)
                 except (PipelineError, RefusedActionError) as error:
                     problems.append(f"{letter.key}: {error}")
                     continue
