@@ -97,6 +97,26 @@ def test_a_time_that_cannot_be_read_is_a_usage_error(now_drive):
     assert "'yesterday' is no time" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (
+            ("dead-letters", "redrive", "--error-class", "authentication"),
+            "--error-class authentication: give one",
+        ),
+        (("dead-letters", "-p", "lime"), "No pipeline 'lime' is declared. Declared: line"),
+        (("items", "-p", "lime"), "No pipeline 'lime' is declared"),
+        (("breakers", "list", "lime.first"), "No pipeline 'lime' is declared"),
+        (("show", "no text \udcff"), "is no valid UTF-8"),
+    ],
+)
+def test_a_filter_that_can_match_nothing_is_a_mistake_and_no_empty_answer(now_drive, argv, says):
+    now_drive.intake("a")
+    answer = relay(*argv)
+    assert (answer.code, answer.out) == (2, "")
+    assert says in answer.err
+
+
 # Breakers and holds
 
 
@@ -134,7 +154,10 @@ def test_a_hold_is_set_listed_and_released(now_drive):
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
-        (("hold", "P2"), 1),  # no reason
+        (("hold", "P2"), 2),  # no reason
+        (("hold", "P2", "--reason", " "), 2),
+        (("hold", "P2", "--reason", "no text \udcff"), 2),
+        (("hold", "P2", "--reason", "x", "--until", "9999-12-31T23:59-12:00"), 2),
         (("hold", "P7", "--reason", "x"), 1),
         (("hold", "P2", "--reason", "x", "--for", "1h", "--until", "2h"), 2),
         (("hold", "--reason", "x"), 2),

@@ -7,7 +7,7 @@ import argparse
 from airflow_relay.cli import output
 from airflow_relay.cli.interventions import tell
 from airflow_relay.cli.output import Table
-from airflow_relay.cli.session import UsageError, asker, command, open_ledger
+from airflow_relay.cli.session import UsageError, asker, check_pipeline, command, open_ledger
 from airflow_relay.clock import utcnow
 from airflow_relay.operations import actions
 from airflow_relay.operations.overview import breaker_rows
@@ -23,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"breakers {args.action} needs a stage: PIPELINE.STAGE.")
     ledger, now = open_ledger(), utcnow()
     if args.action == "list":
+        check_pipeline(ledger, pipeline or None)
         with ledger.read() as tx:
             found = [
                 row

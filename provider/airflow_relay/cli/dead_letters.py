@@ -10,9 +10,10 @@ from typing import Any
 from airflow_relay.cli import output
 from airflow_relay.cli.interventions import tell
 from airflow_relay.cli.output import Table
-from airflow_relay.cli.session import UsageError, asker, command, open_ledger, say
+from airflow_relay.cli.session import UsageError, asker, check_pipeline, command, open_ledger, say
 from airflow_relay.cli.times import parse_moment
 from airflow_relay.clock import utcnow
+from airflow_relay.core.errors import ErrorClass
 from airflow_relay.ledger import dead_letters
 from airflow_relay.ledger.dead_letters import DeadLetter, LetterFilter
 from airflow_relay.ledger.store import Ledger
@@ -35,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
                 "filter, or say --all."
             )
     ledger = open_ledger()
+    check_pipeline(ledger, args.pipeline)
     if args.action == "list":
         return _list(args, ledger, where, now)
     by = asker()
@@ -65,6 +67,9 @@ def _filter(args: argparse.Namespace, now: datetime) -> LetterFilter:
         before = None if args.before is None else parse_moment(args.before, now)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    classes = [error_class.value for error_class in ErrorClass]
+    if args.error_class not in (None, *classes):
+        raise UsageError(f"--error-class {args.error_class}: give one of {', '.join(classes)}.")
     return LetterFilter(
         pipeline=args.pipeline,
         stage=args.stage,

@@ -15,11 +15,13 @@ from airflow_relay.core.states import ItemState
 _STATES: Final = tuple(state.value for state in ItemState)
 
 
+_MOST_ROWS: Final = 1_000_000
+
+
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number from 1 to {_MOST_ROWS}")
+    return int(text)
 
 
 def _arg(*flags: str, **kwargs: Any) -> Arg:

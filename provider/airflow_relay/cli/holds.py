@@ -24,6 +24,8 @@ def hold(args: argparse.Namespace) -> int:
     until = _end(args, now)
     if args.scope is None and (args.reason or until):
         raise UsageError("What is to be held? Give a class (P2) or a pipeline.")
+    if args.scope is not None and not args.reason.strip():
+        raise UsageError(f"Say why {args.scope} is held: --reason is shown beside everything that waits.")
     ledger = open_ledger()
     if args.scope is None:
         conditions = known_conditions(ledger, now)

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_relay.cli import output
 from airflow_relay.cli.output import Table
-from airflow_relay.cli.session import command, known_conditions, open_ledger, say
+from airflow_relay.cli.session import check_pipeline, command, known_conditions, open_ledger, say
 from airflow_relay.clock import utcnow
 from airflow_relay.core.item import Item, Run
 from airflow_relay.core.states import ItemState
@@ -41,6 +41,7 @@ _JOB_COLUMNS = ("stage", "visit", "task", "job", "phase", "kept", "tokens_in", "
 def listing(args: argparse.Namespace) -> int:
     """``items``: state, stage, since when, and why it waits."""
     ledger, now = open_ledger(), utcnow()
+    check_pipeline(ledger, args.pipeline)
     conditions = known_conditions(ledger, now)
     states = [ItemState(state) for state in args.state or ()]
     with ledger.read() as tx:

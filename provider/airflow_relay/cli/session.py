@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from airflow_relay.core.pipeline import PipelineError
 from airflow_relay.core.snapshot import Conditions
-from airflow_relay.ledger import governing
+from airflow_relay.ledger import declarations, governing
 from airflow_relay.ledger.errors import (
     LedgerError,
     RefusedActionError,
@@ -57,6 +57,9 @@ def _run(function: Command, args: argparse.Namespace) -> int:
         return fail(str(error), NEGATIVE)
     except (LedgerError, PipelineError, UsageError) as error:
         return fail(str(error), USAGE)
+    except UnicodeEncodeError as error:
+        # A lone surrogate is how Python reads a byte of an argument that is no text.
+        return fail(f"{error.object!r} is no valid UTF-8: write it anew.", USAGE)
     except SQLAlchemyError as error:
         # The ledger's own errors are among those above: this is Airflow's database.
         first = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
@@ -89,6 +92,16 @@ def open_ledger(*, check: bool = True) -> Ledger:
     if check:
         ledger.ledger_id  # noqa: B018 - reading it checks the schema
     return ledger
+
+
+def check_pipeline(ledger: Ledger, name: str | None) -> None:
+    """Refuse a filter that can match nothing.
+
+    :raises UnknownPipelineError: no such pipeline; names those that there are.
+    """
+    if name is not None:
+        with ledger.read() as tx:
+            declarations.load(tx, name)
 
 
 def known_conditions(ledger: Ledger, now: datetime) -> Conditions:

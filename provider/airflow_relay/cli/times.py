@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_LONGEST: Final = timedelta(days=36_525)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[smhdw])")
 
 
@@ -24,6 +25,8 @@ def parse_span(text: str) -> timedelta:
         total = sum((timedelta(**{_UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
     except OverflowError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is too long") from error
+    if total > _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long")
     if total <= timedelta():
         raise argparse.ArgumentTypeError(f"{text!r} is not positive")
     return total
@@ -40,12 +43,14 @@ def parse_moment(text: str, now: datetime) -> datetime:
         if hour > 23 or minute > 59:
             raise ValueError(f"{text!r} is no time of day.")
         return now.astimezone(timezone.utc).replace(hour=hour, minute=minute, second=0, microsecond=0)
-    if _PART.match(clean.lower()) and not _PART.sub("", clean.lower()):
-        return now - parse_span(clean)
     try:
+        if _PART.match(clean.lower()) and not _PART.sub("", clean.lower()):
+            return now - parse_span(clean)
         moment = datetime.fromisoformat(re.sub(r"[Zz]$", "+00:00", clean))
-    except ValueError as error:
+        return (
+            moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+        )
+    except (ValueError, OverflowError, argparse.ArgumentTypeError) as error:
         raise ValueError(
             f"{text!r} is no time: write 2026-08-01T06:00Z, 2026-08-01, 09:00 (today, UTC) or 2h (ago)."
         ) from error
-    return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)

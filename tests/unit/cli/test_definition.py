@@ -90,3 +90,11 @@ def test_usage_errors_are_exit_code_2_on_stderr(argv):
     answer = relay(*argv)
     assert answer.code == 2
     assert "error:" in answer.err  # Airflow's parser writes the command's help to stdout beside it
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5", "²", "9" * 30])
+def test_a_count_that_is_none_is_refused_with_what_to_give(limit):
+    answer = relay("items", f"--limit={limit}")
+    assert answer.code == 2
+    assert "--limit" in answer.err
+    assert "give a whole number from 1 to 1000000" in answer.err

@@ -27,7 +27,9 @@ def test_spans_as_people_type_them(text, span):
     assert parse_span(text) == span
 
 
-@pytest.mark.parametrize("text", ["", "3", "h", "3x", "-3h", "0m", "3h!", "three hours", "9" * 40 + "d"])
+@pytest.mark.parametrize(
+    "text", ["", "3", "h", "3x", "-3h", "0m", "3h!", "three hours", "9" * 40 + "d", "99999999d"]
+)
 def test_what_is_no_span_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError):
         parse_span(text)
@@ -49,7 +51,21 @@ def test_moments_as_people_type_them(text, moment):
     assert parse_moment(text, NOW) == moment
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "09:60", "2026-13-01", "2026-03-01T", "7"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "25:00",
+        "09:60",
+        "2026-13-01",
+        "2026-03-01T",
+        "7",
+        "0h",
+        "99999999d",
+        "0001-01-01T00:00+14:00",
+    ],
+)
 def test_what_is_no_moment_is_refused_with_examples(text):
     with pytest.raises(ValueError, match="time"):
         parse_moment(text, NOW)
