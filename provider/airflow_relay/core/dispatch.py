@@ -75,6 +75,7 @@ __all__ = [
     "dispatch",
     "explain",
     "gate",
+    "grants",
     "order_key",
     "wanted",
 ]
@@ -142,13 +143,22 @@ def wanted(group: Group, snapshot: Snapshot, now: datetime) -> int:
 
 def dispatch(snapshot: Snapshot, now: datetime) -> Plan:
     """Decide what runs next. Deterministic; the order of the candidates given does not matter."""
+    return _decided(snapshot, now).plan()
+
+
+def grants(snapshot: Snapshot, now: datetime) -> tuple[Grant, ...]:
+    """What :func:`dispatch` grants, without finding out why the others wait."""
+    return tuple(_decided(snapshot, now).grants)
+
+
+def _decided(snapshot: Snapshot, now: datetime) -> _Decision:
     decision = _Decision(snapshot, now)
     due = [c for c in snapshot.candidates if c.due(now)]
     for candidate in sorted(due, key=lambda c: order_key(c, now)):
         if decision.room.full:
             break
         decision.consider(candidate)
-    return decision.plan()
+    return decision
 
 
 def explain(candidate: Candidate, snapshot: Snapshot, now: datetime) -> WaitReason:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from airflow_relay.core import breaker as rules
 from airflow_relay.core.breaker import Breaker, BreakerGate, Step
@@ -33,10 +34,14 @@ def gates_of(found: Mapping[StageKey, Breaker], now: datetime) -> dict[StageKey,
     return {where: rules.gate(breaker, now) for where, breaker in found.items()}
 
 
+_DATA: Final = select(breakers.c.data).where(
+    breakers.c.pipeline == bindparam("of_pipeline"), breakers.c.stage == bindparam("of_stage")
+)
+
+
 def change(tx: Tx, pipeline: str, stage: str, now: datetime, rule: Callable[[Breaker], Step]) -> Step:
     """Apply a rule to a stage's breaker and keep the outcome. The caller holds the dispatcher's lock."""
-    where = (breakers.c.pipeline == pipeline) & (breakers.c.stage == stage)
-    data = tx.conn.execute(select(breakers.c.data).where(where)).scalar()
+    data = tx.conn.execute(_DATA, {"of_pipeline": pipeline, "of_stage": stage}).scalar()
     before = Breaker() if data is None else Breaker.from_json(data)
     step = rule(before)
     if step.breaker != before:
@@ -44,6 +49,7 @@ def change(tx: Tx, pipeline: str, stage: str, now: datetime, rule: Callable[[Bre
         if data is None:
             tx.conn.execute(insert(breakers).values(pipeline=pipeline, stage=stage, **row))
         else:
+            where = (breakers.c.pipeline == pipeline) & (breakers.c.stage == stage)
             tx.conn.execute(update(breakers).where(where).values(**row))
     if step.alerts:
         text = f"Breaker of {pipeline}.{stage} is open: {step.reason}"

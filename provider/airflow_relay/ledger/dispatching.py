@@ -15,7 +15,7 @@ from airflow_relay.core import dispatch as rules
 from airflow_relay.core.capacity import free_units
 from airflow_relay.core.item import Run
 from airflow_relay.core.pipeline import Pipeline
-from airflow_relay.core.snapshot import Candidate, Conditions, Group, Plan, Snapshot
+from airflow_relay.core.snapshot import Candidate, Conditions, Grant, Group, Snapshot
 from airflow_relay.core.states import (
     AIRFLOW_RUNS_KEY,
     DEFAULT_AIRFLOW_RUNS,
@@ -68,23 +68,22 @@ _NOBODY: Final = 0
 def run_dispatch(tx: Tx, conditions: Conditions, now: datetime) -> list[Run]:
     """Decide and grant. The caller holds the lock and has freed and changed what it came for."""
     governing.tell_over_budget(tx, conditions.over_budget, now)
-    plan = _decide(tx, _bare_snapshot(tx, conditions, now, exact=False), now)
-    return [] if plan is None else _perform(tx, plan, now)
+    return _perform(tx, _decide(tx, _bare_snapshot(tx, conditions, now, exact=False), now), now)
 
 
-def _perform(tx: Tx, plan: Plan, now: datetime) -> list[Run]:
-    if not plan.grants:
+def _perform(tx: Tx, grants: Sequence[Grant], now: datetime) -> list[Run]:
+    if not grants:
         return []
-    found = items.locked_all(tx, [chosen.item_id for chosen in plan.grants])
-    granted = runs.grant(tx, [found[chosen.item_id] for chosen in plan.grants], now=now)
-    for chosen, run in zip(plan.grants, granted, strict=True):
+    found = items.locked_all(tx, [chosen.item_id for chosen in grants])
+    granted = runs.grant(tx, [found[chosen.item_id] for chosen in grants], now=now)
+    for chosen, run in zip(grants, granted, strict=True):
         if chosen.probe:
             breakers.probe_granted(tx, run, now)
     return granted
 
 
-def _decide(tx: Tx, bare: Snapshot, now: datetime) -> Plan | None:
-    """The plan that all candidates would give, from as few of them as settle it; ``None`` without any.
+def _decide(tx: Tx, bare: Snapshot, now: datetime) -> Sequence[Grant]:
+    """The grants that all candidates would give, from as few of them as settle it.
 
     The rules stop when the runs are used up. So groups of which no item can come before the last grant are
     not even asked for: a busy system, in which each hand-off frees one run, loads one item, not one of each
@@ -93,16 +92,16 @@ def _decide(tx: Tx, bare: Snapshot, now: datetime) -> Plan | None:
     free = _free_runs(bare)
     levels = _levels(bare, now)
     loaded: list[Candidate] = []
-    plan = None
+    grants: Sequence[Grant] = ()
     for place, (_, members) in enumerate(levels, start=1):
         loaded += [c for group, count in members for c in ready.candidates(tx, group, count, now)]
         following = levels[place][0] if place < len(levels) else None
         if following is not None and len(loaded) < free:
             continue
-        plan = rules.dispatch(bare.with_candidates(loaded), now)
-        if following is None or (len(plan.grants) == free and _last(plan, loaded, now) < following):
+        grants = rules.grants(bare.with_candidates(loaded), now)
+        if following is None or (len(grants) == free and _last(grants, loaded, now) < following):
             break
-    return plan
+    return grants
 
 
 Start = tuple[int, int]
@@ -120,9 +119,9 @@ def _levels(bare: Snapshot, now: datetime) -> list[tuple[Start, list[tuple[Group
     return sorted(found.items(), key=lambda level: level[0])
 
 
-def _last(plan: Plan, loaded: Sequence[Candidate], now: datetime) -> Start:
+def _last(grants: Sequence[Grant], loaded: Sequence[Candidate], now: datetime) -> Start:
     """The start of the last grant's order key: no grant comes behind it."""
-    granted = plan.grants[-1].item_id
+    granted = grants[-1].item_id
     return rules.order_key(next(c for c in loaded if c.item_id == granted), now)[:2]
 
 

@@ -43,8 +43,10 @@ def load(tx: Tx) -> Standing:
     adaptive: dict[str, AdaptiveState] = {}
     for what, first, second, third in tx.conn.execute(_ALL):
         if what == _SLOT:
-            keys.setdefault(first, []).append(second)
-            classes[first] = PriorityClass(third)
+            if first not in keys:
+                keys[first] = []
+                classes[first] = PriorityClass(third)
+            keys[first].append(second)
         elif what == _PIPELINE:
             digests[first] = second
         elif what == _BREAKER:
