@@ -172,6 +172,7 @@ def _work(ledger: Ledger, now: datetime) -> Iterator[Finding]:
         room = reports.WaitingRoom.look(tx, known, now)
         overdue = _overdue(tx, room, now)
     yield from _variables(declared, now)
+    yield from checks.check_idle_keys(declared.values(), known.limits)
     yield from checks.check_waiting(room.by_stage(), overdue)
     yield from checks.check_stranded(stranded)
 

@@ -9,6 +9,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import Final
 
+from airflow_relay.core.dispatch import check_shared_keys
+from airflow_relay.core.pipeline import Pipeline, PipelineError
+
 
 class Grade(str, Enum):
     """How bad a finding is; only a problem makes the doctor's answer negative."""
@@ -159,6 +162,20 @@ def check_waiting(waiting: Mapping[tuple[str, str], str], overdue: int) -> list[
             )
         )
     return findings or [ok("waiting", "no item waits")]
+
+
+def check_idle_keys(pipelines: Iterable[Pipeline], limits: Mapping[str, int]) -> list[Finding]:
+    """Idle pipelines (P3) that share a limited key with urgent ones; no single file can see that.
+
+    :param limits: those of ``relay_limits``.
+    """
+    try:
+        check_shared_keys(pipelines, limits)
+    except PipelineError as error:
+        return [
+            problem("capacity", said, "or take the limit off the key") for said in str(error).splitlines()
+        ]
+    return []
 
 
 def check_stranded(stranded: Mapping[tuple[str, str], int]) -> list[Finding]:

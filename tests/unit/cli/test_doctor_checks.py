@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_relay.core.pipeline import Pipeline, Stage
+from airflow_relay.core.states import PriorityClass
 from airflow_relay.operations import doctor_checks as checks
 from airflow_relay.operations.doctor_checks import DagFacts, Grade, Settings
 
@@ -83,3 +85,13 @@ def test_stock_settings_are_advice_and_no_problem():
     findings = checks.check_settings(stock)
     assert [f.grade for f in findings] == [Grade.ADVICE] * 4
     assert all(f.cure for f in findings)
+
+
+def test_idle_work_that_shares_a_limited_key_with_urgent_work_is_a_problem():
+    """Each file may be right by itself, and the limit may be in the Variable alone."""
+    stages = [Stage("a", schedule="@daily", keys=("agents",))]
+    urgent, idle = Pipeline("news", stages), Pipeline("upkeep", stages, klass=PriorityClass.P3)
+    assert checks.check_idle_keys([urgent, idle], {}) == []
+    (finding,) = problems(checks.check_idle_keys([urgent, idle], {"agents": 4}))
+    assert "'upkeep' (P3) shares the limited key 'agents' with 'news'" in finding.text
+    assert finding.cure
