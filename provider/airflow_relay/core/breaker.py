@@ -121,13 +121,16 @@ class Step:
 
 
 def gate(breaker: Breaker, now: datetime) -> BreakerGate:
-    """What may be granted at ``now`` (aware UTC)."""
+    """What may be granted at ``now`` (aware UTC).
+
+    A pause that began further ahead than it is long was begun by a clock that has been set back since: it
+    would last for as long as that clock was wrong, so it counts as over.
+    """
     if breaker.state is BreakerState.CLOSED:
         return BreakerGate.CLOSED
-    probe_at = breaker.probe_at
-    if probe_at is not None and now >= probe_at:
-        return BreakerGate.PROBE
-    return BreakerGate.OPEN
+    if breaker.state is BreakerState.HALF_OPEN or breaker.opened_at is None or breaker.pause is None:
+        return BreakerGate.OPEN
+    return BreakerGate.PROBE if abs(now - breaker.opened_at) >= breaker.pause else BreakerGate.OPEN
 
 
 def record(
@@ -160,7 +163,7 @@ def record(
         return Step(breaker=Breaker(), transition=Transition.CLOSED, reason=f"The probe {answer}.")
     if breaker.state is not BreakerState.CLOSED or not failed:
         return Step(breaker=breaker)
-    recent = tuple(at for at in breaker.failures if now - at <= settings.window)
+    recent = tuple(at for at in breaker.failures if abs(now - at) <= settings.window)
     failures = (*recent, now)[-settings.threshold :]
     if len(failures) < settings.threshold:
         return Step(breaker=replace(breaker, failures=failures))

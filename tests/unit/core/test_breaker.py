@@ -198,6 +198,29 @@ def test_closed_by_hand_grants_flow_at_once_and_past_failures_are_forgotten():
     assert close_by_hand(Breaker(), reason="key renewed").transition is Transition.NONE
 
 
+def test_a_pause_that_a_wrong_clock_began_does_not_last_until_that_clock_is_right():
+    """A machine's clock was years ahead when the breaker opened, and has been set back since."""
+    opened = Breaker()
+    for _ in range(5):
+        opened = fail(opened, at=NOW + timedelta(days=3650)).breaker
+    assert opened.state is BreakerState.OPEN
+    assert gate(opened, NOW) is BreakerGate.PROBE
+
+
+def test_a_clock_that_is_a_little_behind_ends_no_pause():
+    opened = Breaker()
+    for _ in range(5):
+        opened = fail(opened, at=NOW).breaker
+    assert gate(opened, NOW - 5 * MINUTE) is BreakerGate.OPEN
+
+
+def test_failures_that_a_wrong_clock_recorded_are_not_recent_for_ever():
+    breaker = Breaker()
+    for _ in range(4):
+        breaker = fail(breaker, at=NOW + timedelta(days=3650)).breaker
+    assert fail(breaker, at=NOW).breaker.state is BreakerState.CLOSED
+
+
 def test_settings_are_followed():
     settings = BreakerSettings(threshold=2, window=MINUTE, pause=3 * MINUTE, max_pause=5 * MINUTE)
     first = record(Breaker(), systemic=True, success=False, run_id=1, now=NOW, settings=settings)
