@@ -125,7 +125,8 @@ def assert_one_run_a_grant(relay: RelayOnAirflow, stages: tuple[str, ...]) -> in
     for run_id in set(found) - set(granted):
         assert run_id.startswith("manual__")
         states = relay.api.task_states(found[run_id], run_id)
-        assert {state for task, state in states.items() if task != HAND_OFF_TASK_ID} == {"skipped"}
+        ends = {state for task, state in states.items() if task != HAND_OFF_TASK_ID}
+        assert ends <= {"skipped", "failed"}, "skipped, or killed before that"
     assert set(granted) <= set(found)
     assert len(set(granted)) == len(granted)
     return len(granted)
