@@ -147,4 +147,6 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def snapshot_of(item: Item) -> dict[str, Any]:
     """All fields but ``id``: what a registration or snapshot event sets."""
-    return {name: getattr(item, name) for name in _FIELDS}
+    values = dict(vars(item))
+    del values["id"]
+    return values

@@ -75,9 +75,9 @@ def route(
     :raises UnknownOutcomeError: names the outcomes that the stage knows.
     """
     declared = pipeline.stage(stage)
-    table = declared.routes
-    if not declared.is_router:
-        return table[DEFAULT_OUTCOME]
+    if isinstance(declared.to, str):
+        return declared.to
+    table = declared.to
     if outcome is None and result is RunResult.SKIPPED:
         outcome = SKIPPED_OUTCOME
     if outcome is not None and outcome in table:

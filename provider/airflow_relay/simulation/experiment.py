@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 from typing import Final, Protocol
@@ -94,7 +96,19 @@ def simulate_once(scenario: Scenario, model: ModelSpec, *, days: int, seed: int)
     """One model, one seed."""
     made = _MAKERS[model.kind](scenario, model, days=days, seed=seed)
     made.recorder.bad_days = bad_days(scenario, days)
-    return made.run()
+    with _seldom_collecting():
+        return made.run()
+
+
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Short-lived values and hardly a cycle: to look for cycles would cost a tenth of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def simulate(

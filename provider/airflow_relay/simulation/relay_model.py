@@ -188,7 +188,7 @@ class RelayModel:
 
     def _close(self, run: Run, completion: Completion) -> None:
         after = self.world.close(run, completion, self.clock.now())
-        if self.world.breakers:
+        if (run.pipeline, run.stage) in self.world.tripped:
             self._watch_breaker(run)
         if after.state is ItemState.DEAD:
             self._dead(after)
@@ -198,9 +198,9 @@ class RelayModel:
 
     def _watch_breaker(self, run: Run) -> None:
         """Of an open breaker: the tick after its pause lets the probe go."""
-        breaker = self.world.breakers.get((run.pipeline, run.stage))
-        if breaker is not None and breaker.probe_at is not None:
-            self._need_tick(self.clock.seconds_at(breaker.probe_at))
+        probe_at = self.world.breakers[(run.pipeline, run.stage)].probe_at
+        if probe_at is not None:
+            self._need_tick(self.clock.seconds_at(probe_at))
 
     def _finish(self, item: Item, how: str) -> None:
         self.recorder.finish(item.id, self.clock.seconds, how=how)

@@ -13,6 +13,5 @@ def changed(value: _Value, **fields: Any) -> _Value:
     For frozen dataclasses without ``__post_init__`` and slots, whose ``__init__`` makes a call a field.
     """
     after: _Value = object.__new__(type(value))
-    after.__dict__.update(value.__dict__)
-    after.__dict__.update(fields)
+    object.__setattr__(after, "__dict__", value.__dict__ | fields)
     return after

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_relay.core import breaker as breaker_rules
 from airflow_relay.core import dispatch as dispatch_rules
 from airflow_relay.core import lifecycle, recovery
-from airflow_relay.core.breaker import Breaker, BreakerGate, BreakerSettings, Step
+from airflow_relay.core.breaker import Breaker, BreakerGate, BreakerSettings, BreakerState, Step
 from airflow_relay.core.capacity import free_units
 from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import RETRYABLE, ErrorClass
@@ -91,6 +91,8 @@ class World:
         self.run_of: dict[int, int] = {}
         self.failed: set[int] = set()
         self.breakers: dict[StageKey, Breaker] = {}
+        self.tripped: set[StageKey] = set()
+        """Stages whose breaker is not closed."""
         self.usage: Counter[str] = Counter()
         self.active_classes: Counter[PriorityClass] = Counter()
         self._bare = Snapshot(
@@ -118,10 +120,10 @@ class World:
 
     def _move(self, item: Item, at: datetime, fields: Mapping[str, Any]) -> Item:
         after: Item = object.__new__(Item)  # as ``changed``, with one copy less
-        values = after.__dict__
-        values.update(item.__dict__)
+        values = item.__dict__.copy()
         values["last_activity_at"] = at
         values.update(fields)
+        object.__setattr__(after, "__dict__", values)
         self.items[item.id] = after
         if item.state is ItemState.READY:
             self.queue.remove(item.id)
@@ -147,11 +149,11 @@ class World:
 
     def snapshot(self, now: datetime, groups: list[Group]) -> Snapshot:
         """What the dispatcher looks at, no candidates loaded; breakers and windows of these groups alone."""
-        aged = any(dispatch_rules.age(g.oldest, now) > 0 for g in groups)
+        aged = any(dispatch_rules.age(g.oldest, now) for g in groups)
         return changed(
             self._bare,
             groups=groups,
-            breakers=self._gates(groups, now) if self.breakers else {},
+            breakers=self._gates(groups, now) if self.tripped else {},
             closed_until=self._closed(groups, now) if self._windows else {},
             # Who holds what matters to reservations alone, and only what has aged reserves.
             running=[self.items[run.item_id].keys for run in self.runs.values()] if aged else (),
@@ -159,7 +161,7 @@ class World:
 
     def _gates(self, groups: Iterable[Group], now: datetime) -> dict[StageKey, BreakerGate]:
         stages = {(g.pipeline, g.stage) for g in groups}
-        return {s: breaker_rules.gate(self.breakers[s], now) for s in stages if s in self.breakers}
+        return {s: breaker_rules.gate(self.breakers[s], now) for s in stages & self.tripped}
 
     def _closed(self, groups: Iterable[Group], now: datetime) -> dict[StageKey, datetime | None]:
         found: dict[StageKey, datetime | None] = {}
@@ -188,8 +190,8 @@ class World:
         wake = min((at for at in bare.closed_until.values() if at is not None), default=None)
         if not candidates:
             return [], wake
-        plan = dispatch_rules.dispatch(changed(bare, candidates=candidates), now)
-        return [self._grant(grant.item_id, probe=grant.probe, now=now) for grant in plan.grants], wake
+        granted = dispatch_rules.grants(changed(bare, candidates=candidates), now)
+        return [self._grant(grant.item_id, probe=grant.probe, now=now) for grant in granted], wake
 
     def _grant(self, item_id: int, *, probe: bool, now: datetime) -> Run:
         item = self.items[item_id]
@@ -284,8 +286,13 @@ class World:
         stage = (run.pipeline, run.stage)
         before = self.breakers.get(stage, _NEVER_TRIPPED)
         after = rule(before).breaker
-        if after is not before:
-            self.breakers[stage] = after
+        if after is before:
+            return
+        self.breakers[stage] = after
+        if after.state is BreakerState.CLOSED:
+            self.tripped.discard(stage)
+        else:
+            self.tripped.add(stage)
 
     # --- what waits -------------------------------------------------------------------------------------
 
@@ -310,7 +317,7 @@ class World:
         """What the sweep asks its obstacles of: the same, with the gates of these items' stages."""
         snapshot = self.snapshot(now, self.queue.groups())
         stages = {(i.pipeline, i.stage) for i in items}
-        known = {s: breaker_rules.gate(self.breakers[s], now) for s in stages if s in self.breakers}
+        known = {s: breaker_rules.gate(self.breakers[s], now) for s in stages & self.tripped}
         closed = {
             s: closed_until(window, zone, now) for s, (window, zone) in self._windows.items() if s in stages
         }
