@@ -21,7 +21,15 @@ log: Final = logging.getLogger(__name__)
 
 
 class TargetDagError(RuntimeError):
-    """The DAG to trigger is missing or does not import. A retry helps once it is there."""
+    """A DAG could not be triggered. A retry helps once it can be.
+
+    :param is_refused: Airflow has answered that the DAG is missing or does not import; otherwise it has
+        answered nothing of use.
+    """
+
+    def __init__(self, text: str, *, is_refused: bool = False) -> None:
+        super().__init__(text)
+        self.is_refused = is_refused
 
 
 def in_task_process() -> bool:
@@ -48,23 +56,27 @@ def trigger_dag_run(
     try:
         reply = task_runner.SUPERVISOR_COMMS.send(message)
     except AirflowRuntimeError as error:
-        raise TargetDagError(_explain(dag_id, error.error)) from error
+        raise _cannot_trigger(dag_id, error.error) from error
     if not isinstance(reply, ErrorResponse):
         return True
     if reply.error is ErrorType.DAGRUN_ALREADY_EXISTS:
         # Airflow says this of any unique violation. Without a logical date it can only be the run id.
         return False
-    raise TargetDagError(_explain(dag_id, reply))
+    raise _cannot_trigger(dag_id, reply)
 
 
-def _explain(dag_id: str, error: ErrorResponse) -> str:
+def _cannot_trigger(dag_id: str, error: ErrorResponse) -> TargetDagError:
     status = (error.detail or {}).get("status_code")
-    cure = "Deploy it, or fix its file; the grant is kept and sent again."
     if status == 404:
-        return f"DAG {dag_id!r} does not exist. {cure}"
+        return TargetDagError(f"DAG {dag_id!r} does not exist. Deploy it: {_WAITS}.", is_refused=True)
     if status == 400:
-        return f"DAG {dag_id!r} cannot be triggered, probably because its file has import errors. {cure}"
-    return f"DAG {dag_id!r} could not be triggered ({error.error.value}: {error.detail}). {cure}"
+        text = f"DAG {dag_id!r} cannot be triggered, probably because its file has import errors."
+        return TargetDagError(f"{text} Fix it: {_WAITS}.", is_refused=True)
+    text = f"DAG {dag_id!r} could not be triggered ({error.error.value}: {error.detail})."
+    return TargetDagError(f"{text} The grant is sent again.")
+
+
+_WAITS: Final = "its items wait and are tried again"
 
 
 def is_dag_paused(dag_id: str) -> bool:

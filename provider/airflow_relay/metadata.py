@@ -159,9 +159,9 @@ def trigger_dag_run(
 
     status = dag_statuses([dag_id]).get(dag_id)
     if status is None or status.is_stale:
-        raise TargetDagError(f"DAG {dag_id!r} does not exist. Deploy it; the grant is kept.")
+        raise TargetDagError(f"DAG {dag_id!r} does not exist. Deploy it.", is_refused=True)
     if status.has_import_errors:
-        raise TargetDagError(f"DAG {dag_id!r} has import errors. Fix its file; the grant is kept.")
+        raise TargetDagError(f"DAG {dag_id!r} has import errors. Fix its file.", is_refused=True)
     try:
         trigger_dag(
             dag_id=dag_id,
@@ -177,5 +177,5 @@ def trigger_dag_run(
     except DagRunAlreadyExists:
         return False
     except DagNotFound as error:
-        raise TargetDagError(f"DAG {dag_id!r} does not exist. Deploy it; the grant is kept.") from error
+        raise TargetDagError(f"DAG {dag_id!r} does not exist. Deploy it.", is_refused=True) from error
     return True

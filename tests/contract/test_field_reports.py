@@ -42,7 +42,7 @@ class FakeAirflow:
 
     def trigger(self, *, dag_id: str, run_id: str, conf: dict[str, Any], note: str) -> bool:
         if dag_id in self.missing:
-            raise compat.TargetDagError(f"DAG {dag_id!r} does not exist.")
+            raise compat.TargetDagError(f"DAG {dag_id!r} does not exist.", is_refused=True)
         known = run_id in self.runs
         self.runs.setdefault(run_id, conf)
         if len(self.runs) == self.dies_after:
@@ -87,18 +87,17 @@ def test_report_4_the_failed_item_runs_again_each_time_and_under_a_run_id_of_its
         grants = drive.dispatch()
 
 
-def test_report_9_a_missing_dag_is_told_on_the_item_and_the_grant_is_sent_once_it_is_there(
-    drive: Driver,
-) -> None:
+def test_report_9_a_missing_dag_is_told_on_the_item_which_runs_once_the_dag_is_there(drive: Driver) -> None:
     [one, other] = drive.intake("a", "b")
     airflow = FakeAirflow(missing=frozenset({one.dag_id}))
     with pytest.raises(compat.TargetDagError, match=one.dag_id):
         send_grants(drive.ledger, [one, other], trigger=airflow.trigger)
     assert any("Hand-off failed" in line and "does not exist" in line for line in drive.log("a"))
     airflow.missing = frozenset()
-    drive.now += 2 * RESEND_AFTER
-    send_grants(drive.ledger, drive.ledger.unconfirmed(drive.now), trigger=airflow.trigger)
-    assert sorted(airflow.runs) == sorted([one.run_id, other.run_id])
+    again = drive.dispatch()
+    send_grants(drive.ledger, again, trigger=airflow.trigger)
+    assert sorted(airflow.runs) == sorted(run.run_id for run in again)
+    assert {run.item_id for run in again} == {one.item_id, other.item_id}
     assert drive.item("a").attempts == 0
 
 

@@ -11,13 +11,14 @@ import pytest
 from airflow_relay import compat
 from airflow_relay.core.item import Run
 from airflow_relay.core.pipeline import END, Pipeline, Stage
+from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState, RunResult, RunState
-from airflow_relay.ledger import dead_letters, results
+from airflow_relay.ledger import dead_letters, governing, results
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.operators import hand_off
 from airflow_relay.operators.hand_off import HandOff, StageFailedError
-from support.pipelines import FREE, SHAPE, Driver, line
+from support.pipelines import SHAPE, Driver, line
 
 ROUTER = Pipeline(
     "router",
@@ -26,6 +27,11 @@ ROUTER = Pipeline(
         Stage("ship", to=END),
     ],
 )
+
+
+def conditions(ledger: Ledger, now: datetime, **_: Any) -> Conditions:
+    with ledger.read() as tx:
+        return Conditions(holds={scope: hold.reason for scope, hold in governing.holds(tx, now).items()})
 
 
 class Airflow:
@@ -39,14 +45,14 @@ class Airflow:
         self.missing: set[str] = set()
         self.started: list[str] = []
         monkeypatch.setattr(hand_off, "get_ledger", lambda: ledger)
-        monkeypatch.setattr(hand_off, "read_conditions", lambda *_, **__: FREE)
+        monkeypatch.setattr(hand_off, "read_conditions", conditions)
         monkeypatch.setattr(hand_off.metrics, "run_ended", lambda *_, **__: None)
         monkeypatch.setattr(compat, "task_states", lambda _, runs: {runs[0]: {"work": "success"}})
         monkeypatch.setattr(compat, "trigger_dag_run", self.trigger)
 
     def trigger(self, *, dag_id: str, run_id: str, **_: Any) -> bool:
         if dag_id in self.missing:
-            raise compat.TargetDagError(f"DAG {dag_id!r} does not exist.")
+            raise compat.TargetDagError(f"DAG {dag_id!r} does not exist.", is_refused=True)
         self.started.append(run_id)
         return True
 
@@ -115,9 +121,16 @@ def test_a_missing_dag_of_its_own_pipeline_fails_the_hand_off_which_names_it(
     [run] = drive.intake("a")
     drive.guard(run)
     airflow.missing = {"line__second"}
-    with pytest.raises(compat.TargetDagError, match="line__second"):
-        airflow.hand_off(drive.pipeline, "first", of(run))
+    for _ in range(3):  # it is retried, and fails for as long as nobody has started the item
+        with pytest.raises(compat.TargetDagError, match="line__second"):
+            airflow.hand_off(drive.pipeline, "first", of(run))
+    assert (drive.item("a").stage, drive.item("a").state) == ("second", ItemState.READY)
+    airflow.missing = set()
+    with drive.ledger.write() as tx:
+        governing.release_hold(tx, "line__second")
+    airflow.hand_off(drive.pipeline, "first", of(run))
     assert drive.item("a").state is ItemState.GRANTED
+    assert len(airflow.started) == 1
 
 
 def test_a_missing_dag_of_another_pipeline_fails_no_hand_off(airflow: Airflow, ledger: Ledger) -> None:

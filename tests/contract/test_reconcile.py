@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_relay.core.finding import RunLiveness
+from airflow_relay.core.item import Run
 from airflow_relay.core.states import ItemState, RunResult, RunState
 from airflow_relay.ledger import runs
 from airflow_relay.operators import reconcile
@@ -44,3 +47,24 @@ def test_recording_the_same_ends_again_changes_nothing(drive: Driver) -> None:
     assert {i.state for i in before} == {ItemState.GRANTED, ItemState.FAILED}
     assert reconcile.record_ends(drive.ledger, examined, conditions=drive.conditions, ti=None) == []
     assert [drive.item(f"item-{n:02}") for n in range(COUNT)] == before
+
+
+class Returned:
+    """The task instance that a tick pulls return values with."""
+
+    def __init__(self, bad: Run) -> None:
+        self.bad = bad
+
+    def xcom_pull(self, *, run_id: str, **_: Any) -> object:
+        return {"at": object()} if run_id == self.bad.run_id else "fine"
+
+
+def test_a_result_that_cannot_be_kept_is_its_own_stage_s_failure_and_hinders_no_other(drive: Driver) -> None:
+    bad, good = drive.intake("bad", "good")
+    for run in (bad, good):
+        drive.guard(run)
+    done = {"work": "success", "hand_off": "failed"}
+    examined = [Examined(drive.run(r), RunLiveness.SUCCEEDED_UNTOLD, done) for r in (bad, good)]
+    reconcile.record_ends(drive.ledger, examined, conditions=drive.conditions, ti=Returned(bad))
+    assert (drive.run(bad).result, drive.item("bad").state) == (RunResult.FAILED, ItemState.DEAD)
+    assert drive.item("good").stage == "second"

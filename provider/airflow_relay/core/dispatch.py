@@ -195,7 +195,7 @@ def _gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitRe
     """Every gate but the one of idle work; what a person has set comes first."""
     stage, conditions = (group.pipeline, group.stage), snapshot.conditions
     holds = conditions.holds
-    if holds and (group.klass.value in holds or group.pipeline in holds):
+    if holds and (group.klass.value in holds or group.pipeline in holds or group.dag_id in holds):
         return WaitReason.HOLD
     if group.dag_id in conditions.paused_dags:
         return WaitReason.PAUSED
@@ -392,7 +392,8 @@ class _Decision:
         holds = self.snapshot.conditions.holds
         opens = self.snapshot.closed_until.get((group.pipeline, group.stage))
         zero = _never_free(group.keys, self.snapshot)
-        hold = holds.get(group.pipeline, holds.get(group.klass.value, ""))
+        scopes = (group.pipeline, group.klass.value, group.dag_id)
+        hold = next((holds[scope] for scope in scopes if scope in holds), "")
         return {
             WaitReason.HOLD: f"held: {hold}",
             WaitReason.PAUSED: f"DAG '{group.dag_id}' is paused",

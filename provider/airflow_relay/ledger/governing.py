@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import delete, func, insert, or_, select, update
@@ -31,7 +31,7 @@ from airflow_relay.ledger.schema import items as item_table
 
 
 def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
-    """Open holds that a person set by command or form: scope → hold."""
+    """Open holds set by command or form, and those of DAGs that cannot be triggered: scope → hold."""
     query = select(hold_table).where(or_(hold_table.c.until.is_(None), hold_table.c.until > now))
     return {r.scope: Hold(scope=r.scope, reason=r.reason, until=r.until) for r in tx.conn.execute(query)}
 
@@ -44,6 +44,21 @@ def set_hold(tx: Tx, hold: Hold, *, by: str, now: datetime) -> None:
             scope=hold.scope, reason=hold.reason, until=hold.until, set_at=now, set_by=by
         )
     )
+
+
+def hold_dag(tx: Tx, dag_id: str, reason: str, now: datetime) -> None:
+    """Grant nothing for a DAG that Airflow has refused to trigger, each time in a row for twice as long."""
+    query = select(hold_table.c.set_at, hold_table.c.until).where(hold_table.c.scope == dag_id)
+    before = tx.conn.execute(query).one_or_none()
+    pause = SHORTEST_DAG_HOLD
+    if before is not None and before.until is not None and now - before.until < LONGEST_DAG_HOLD * 2:
+        pause = min(2 * (before.until - before.set_at), LONGEST_DAG_HOLD)
+    set_hold(tx, Hold(scope=dag_id, reason=reason, until=now + pause), by="Relay", now=now)
+
+
+SHORTEST_DAG_HOLD: Final = timedelta(seconds=30)
+LONGEST_DAG_HOLD: Final = timedelta(minutes=5)
+"""Between two attempts to trigger a DAG that is missing or broken."""
 
 
 def release_hold(tx: Tx, scope: str) -> bool:

@@ -53,7 +53,7 @@ def prepare(value: Any, *, objects: ObjectStore, pipeline: str, key: str, what: 
     """
     try:
         data = dump(value).encode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise BadItemError(f"{what} of item {key!r} is not JSON: {error}. Return plain values.") from error
     if len(data) <= INLINE_LIMIT:
         return Stored(value=value, ref=None, size=len(data))

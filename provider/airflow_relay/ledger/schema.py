@@ -269,7 +269,7 @@ adaptive_limits = Table(
 holds = Table(
     "holds",
     metadata,
-    Column("scope", _NAME, primary_key=True),
+    Column("scope", String(MAX_RUN_ID), primary_key=True),
     Column("reason", Text, nullable=False),
     Column("until", Instant),
     Column("set_at", Instant, nullable=False),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -13,22 +12,20 @@ from airflow.sdk.definitions.retry_policy import RetryDecision
 
 from airflow_relay import compat, metrics
 from airflow_relay.clock import utcnow
-from airflow_relay.core.completion import Completion, StageShape, completion_of, outcome_of
-from airflow_relay.core.errors.scrub import scrub
-from airflow_relay.core.errors.taxonomy import ErrorClass
-from airflow_relay.core.item import Run
-from airflow_relay.core.lifecycle import UnknownOutcomeError, route
+from airflow_relay.core.completion import Completion, StageShape, completion_of
+from airflow_relay.core.item import Item, Run
 from airflow_relay.core.pipeline import End, Pipeline
-from airflow_relay.core.states import RunResult, RunState
+from airflow_relay.core.snapshot import Conditions
+from airflow_relay.core.states import ItemState, RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.registering import found_by_intake
-from airflow_relay.ledger.results import Stored
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.links import ItemLogLink
 from airflow_relay.operators.guard import asked_item, clear_number
+from airflow_relay.operators.stage_result import with_result
 from airflow_relay.operators.trigger import RelayTrigger, send_grants
 
 log: Final = logging.getLogger(__name__)
@@ -119,7 +116,15 @@ class HandOff(RelayTrigger):
     ) -> tuple[Completion, str]:
         stored = None
         if completion.result is RunResult.SUCCESS:
-            completion, stored = self._with_result(ledger, context, run, key, completion)
+            completion, stored = with_result(
+                ledger,
+                run,
+                key=key,
+                pipeline=self.pipeline,
+                completion=completion,
+                returned=self._returned(context),
+                keeps_result=self.shape.result_task_id is not None,
+            )
         now = utcnow()
         targets = {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
         conditions = read_conditions(ledger, now, targets=targets)
@@ -135,6 +140,7 @@ class HandOff(RelayTrigger):
         )
         crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
         self.send(ledger, context, done.grants)
+        _check_reachable(done.closed.item, conditions)
         if not done.closed.already:
             metrics.run_ended(done.closed.run, result=completion.result, now=now)
         return completion, done.closed.text
@@ -142,8 +148,8 @@ class HandOff(RelayTrigger):
     def send(self, ledger: Ledger, context: Mapping[str, Any], grants: Iterable[Run]) -> list[Run]:
         """Send the grants of this pipeline, then those of others and those whose sender was lost.
 
-        :raises TargetDagError: a DAG of this pipeline is missing or broken. One of another pipeline fails the
-            tick, which is nobody's stage; here it is only logged.
+        :raises TargetDagError: a DAG of this pipeline is missing or broken. One of another pipeline is only
+            logged here: its own stages and the tick fail by it.
         """
         grants = list(grants)
         own = [g for g in grants if g.pipeline == self.pipeline.name]
@@ -159,37 +165,7 @@ class HandOff(RelayTrigger):
         try:
             send_grants(ledger, grants)
         except compat.TargetDagError as error:
-            log.warning("%s The grant waits for the tick.", error)
-
-    def _with_result(
-        self, ledger: Ledger, context: Mapping[str, Any], run: Run, key: str, completion: Completion
-    ) -> tuple[Completion, Stored | None]:
-        """What the stage's work has returned. What cannot be kept, or routed, is the stage's failure.
-
-        Were it the hand-off's own failure, the run would stay open and hold its slots.
-        """
-        returned = self._returned(context)
-        completion = self._with_outcome(completion, returned)
-        stored = None
-        try:
-            if self.shape.result_task_id is not None:
-                name = f"{run.stage}.{run.visit}.{run.epoch}"
-                stored = ledger.prepare(returned, self.pipeline.name, key, name)
-            route(self.pipeline, self.stage, completion.outcome)
-        except (BadItemError, UnknownOutcomeError) as error:
-            completion = Completion(
-                RunResult.FAILED,
-                outcome=completion.outcome,
-                error_class=ErrorClass.INVALID_REQUEST.value,
-                error_reason=scrub(str(error)),
-            )
-        return completion, stored
-
-    def _with_outcome(self, completion: Completion, returned: Any) -> Completion:
-        declared = self.pipeline.stage(self.stage)
-        if not declared.is_router:
-            return completion
-        return replace(completion, outcome=outcome_of(returned, declared.outcome_field))
+            log.warning("%s", error)
 
     def _returned(self, context: Mapping[str, Any]) -> Any:
         if self.shape.result_task_id is None:
@@ -214,3 +190,12 @@ class HandOff(RelayTrigger):
         )
         self.send(ledger, context, grants)
         return {"new": list(registered.new), "known": len(registered.known), "granted": len(grants)}
+
+
+def _check_reachable(item: Item, conditions: Conditions) -> None:
+    """A retry finds its item waiting and not granted while the next DAG is held: it has to fail again.
+
+    :raises TargetDagError: why the DAG is held.
+    """
+    if item.state is ItemState.READY and item.dag_id in conditions.holds:
+        raise compat.TargetDagError(conditions.holds[item.dag_id])

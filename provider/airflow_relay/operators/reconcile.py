@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from airflow_relay.core.completion import (
     StageShape,
     completion_of,
     has_ended,
-    outcome_of,
 )
 from airflow_relay.core.finding import RunLiveness
 from airflow_relay.core.item import Run
@@ -26,6 +25,7 @@ from airflow_relay.ledger import closing, declarations, dispatching, items, runs
 from airflow_relay.ledger.closing import Closed
 from airflow_relay.ledger.results import Stored
 from airflow_relay.ledger.store import Ledger
+from airflow_relay.operators.stage_result import with_result
 
 log: Final = logging.getLogger(__name__)
 
@@ -163,10 +163,9 @@ def _with_result(
     if completion.result is not RunResult.SUCCESS or task_id is None:
         return completion, None
     value = ti.xcom_pull(dag_id=run.dag_id, run_id=run.run_id, task_ids=task_id, key="return_value")
-    if pipeline.has_stage(run.stage) and pipeline.stage(run.stage).is_router:
-        field = pipeline.stage(run.stage).outcome_field
-        completion = replace(completion, outcome=outcome_of(value, field))
-    return completion, ledger.prepare(value, run.pipeline, key, f"{run.stage}.{run.visit}.{run.epoch}")
+    return with_result(
+        ledger, run, key=key, pipeline=pipeline, completion=completion, returned=value, keeps_result=True
+    )
 
 
 def end_overdue(ledger: Ledger, *, conditions: Conditions, now: datetime) -> list[Run]:

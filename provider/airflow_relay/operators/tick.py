@@ -10,7 +10,9 @@ from airflow.sdk import BaseNotifier
 
 from airflow_relay import metrics
 from airflow_relay.clock import utcnow
+from airflow_relay.compat import TargetDagError
 from airflow_relay.core.breaker import BreakerGate
+from airflow_relay.core.item import Run
 from airflow_relay.core.watch import TICK
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
@@ -56,7 +58,7 @@ class Tick(RelayTrigger):
         with ledger.write() as tx:
             governing.beat(tx, TICK, utcnow(), {"granted": len(grants), "open": len(held)})
         try:
-            sent = self.send(ledger, context, grants)
+            sent = self._send_all(ledger, context, grants)
         finally:
             # A broken DAG fails the tick; people still hear of it, and of everything else.
             told = self._tell_people(ledger, context)
@@ -69,6 +71,14 @@ class Tick(RelayTrigger):
         }
         log.info("Tick: %s", figures)
         return figures
+
+    def _send_all(self, ledger: Ledger, context: Mapping[str, Any], grants: list[Run]) -> list[Run]:
+        try:
+            return self.send(ledger, context, grants)
+        except TargetDagError:
+            # What it has taken back leaves room for others.
+            self.send(ledger, context, ledger.dispatch(read_conditions(ledger, utcnow()), utcnow()))
+            raise
 
     def _tell_people(self, ledger: Ledger, context: Mapping[str, Any]) -> dict[str, int]:
         asked = letters.tend(ledger)

@@ -15,7 +15,7 @@ from airflow_relay.core.states import EventKind
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import read_conditions
 from airflow_relay.hooks.ledger import get_ledger
-from airflow_relay.ledger import items
+from airflow_relay.ledger import closing, declarations, governing, items
 from airflow_relay.ledger.store import Ledger
 
 log: Final = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ def send_grants(
 
     :param trigger: starts one run; by default :func:`~airflow_relay.compat.trigger_dag_run`, for tasks.
     :return: the grants sent.
-    :raises TargetDagError: at least one DAG is missing or broken. The others were sent all the same, and the
-        grant stays in the outbox.
+    :raises TargetDagError: at least one DAG is missing or broken. The others were sent all the same. Its
+        items wait again and the DAG is held for a moment, so that they take no slots from others.
     """
     grants = list(grants)
     if not grants:
@@ -64,7 +64,7 @@ def send_grants(
     if sent:
         ledger.confirm([g.id for g in sent], utcnow())
     if failures:
-        _tell(ledger, failures)
+        _take_back(ledger, failures)
     return sent
 
 
@@ -73,13 +73,18 @@ def plain_text(key: str) -> str:
     return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+-.!|~" else c for c in key)
 
 
-def _tell(ledger: Ledger, failures: list[tuple[Run, compat.TargetDagError]]) -> None:
+def _take_back(ledger: Ledger, failures: list[tuple[Run, compat.TargetDagError]]) -> None:
     now = utcnow()
-    with ledger.write() as tx:
+    with ledger.dispatcher() as tx:
         for grant, error in failures:
             item = items.locked(tx, grant.item_id)
             change = Change(kind=EventKind.NOTE, at=now, text=f"Hand-off failed: {error}", run=grant.id)
             items.perform(tx, item, change)
+            if error.is_refused:
+                pipeline = declarations.load(tx, grant.pipeline)
+                closing.withdraw(tx, grant.id, pipeline=pipeline, why="its DAG cannot be triggered", now=now)
+        for dag_id, reason in {g.dag_id: str(e) for g, e in failures if e.is_refused}.items():
+            governing.hold_dag(tx, dag_id, reason, now)
     raise failures[0][1]
 
 
@@ -104,13 +109,13 @@ class RelayTrigger(TriggerDagRunOperator):
         return len(self.send(ledger, context, grants))
 
     def send(self, ledger: Ledger, context: Mapping[str, Any], grants: Iterable[Run]) -> list[Run]:
-        """Send these grants, then those whose sender was lost, and leave the link for the UI.
+        """Send these grants and those whose sender was lost, and leave the link for the UI.
 
         :raises TargetDagError: see :func:`send_grants`.
         """
-        sent = send_grants(ledger, grants)
+        sent = send_grants(ledger, [*grants, *ledger.unconfirmed(utcnow())])
         self.link(context, sent)
-        return sent + send_grants(ledger, ledger.unconfirmed(utcnow()))
+        return sent
 
     def link(self, context: Mapping[str, Any], sent: Iterable[Run]) -> None:
         """Leave the link to the run that was started in the DAG that the graph shows."""

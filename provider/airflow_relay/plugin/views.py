@@ -37,12 +37,17 @@ def front(ledger: Ledger, who: Reader, now: datetime) -> dict[str, Any]:
         **found,
         "stages": [row for row in found["stages"] if tuple(row["stage"].split(".", 1)) in allowed],
         "breakers": [row for row in found["breakers"] if tuple(row["stage"].split(".", 1)) in allowed],
-        "holds": [row for row in found["holds"] if row["scope"] in seen or row["scope"] in _CLASSES],
+        "holds": [row for row in found["holds"] if _pipeline_of(row["scope"]) in seen | _CLASSES],
         "intakes": [row for row in found["intakes"] if row["pipeline"] in seen],
         "letters": [letter for letter in letters if (letter.pipeline, letter.stage) in allowed],
         "is_cut": len(letters) == SHOWN,
         "states": [state.value for state in UNFINISHED],
     }
+
+
+def _pipeline_of(scope: str) -> str:
+    """What a hold concerns: a class, a pipeline, or the pipeline of a DAG that cannot be triggered."""
+    return scope.split("__", 1)[0]
 
 
 def stage(ledger: Ledger, who: Reader, pipeline: str, name: str, now: datetime) -> dict[str, Any] | None:

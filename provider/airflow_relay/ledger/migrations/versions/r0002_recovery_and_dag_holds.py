@@ -1,4 +1,4 @@
-"""A recovery attempt is charged when it is granted: items say whether the sweep has made them ready."""
+"""A recovery attempt is charged at its grant; a DAG that cannot be triggered can be held by its id."""
 
 from __future__ import annotations
 
@@ -13,3 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("items", sa.Column("recovering", sa.Boolean(), nullable=False, server_default=sa.false()))
+    with op.batch_alter_table("holds") as holds:
+        holds.alter_column(
+            "scope", existing_type=sa.String(64), type_=sa.String(250), existing_nullable=False
+        )
