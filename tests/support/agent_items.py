@@ -67,5 +67,5 @@ class AgentItems:
             known = [j for item in items.listing(tx, limit=10_000) for j in jobs.of_item(tx, item.id)]
         submitted = {job.key: job.ref["id"] for job in known if job.ref is not None}
         on_server = self.server.jobs()
-        assert Counter(job["idempotency_key"] for job in on_server) == Counter(submitted)
+        assert Counter(job["idempotency_key"] for job in on_server) == Counter(list(submitted))
         assert {job["id"] for job in on_server} == set(submitted.values())
