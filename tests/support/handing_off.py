@@ -151,9 +151,12 @@ class Drama:
     def start(self) -> int:
         self.started += 1
         seed = self.dice.randrange(2**32)
-        return forking.fork(
-            lambda: Worker(self.url, self.folder, seed, self.told).run(), errors=self.folder / "errors"
-        )
+
+        def work() -> None:
+            os.close(self.steps)  # so that a worker ends with its next step when nobody is left to read of it
+            Worker(self.url, self.folder, seed, self.told).run()
+
+        return forking.fork(work, errors=self.folder / "errors")
 
     def wait_for_steps(self, count: int) -> None:
         """Until so many steps were made, or none came for a moment (everybody is dead, or all is done)."""
