@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import bindparam, insert, select, update
 
@@ -41,7 +41,16 @@ _DATA: Final = select(breakers.c.data).where(
 
 def change(tx: Tx, pipeline: str, stage: str, now: datetime, rule: Callable[[Breaker], Step]) -> Step:
     """Apply a rule to a stage's breaker and keep the outcome. The caller holds the dispatcher's lock."""
-    data = tx.conn.execute(_DATA, {"of_pipeline": pipeline, "of_stage": stage}).scalar()
+    return _apply(tx, (pipeline, stage), now, rule, data_of(tx, pipeline, stage))
+
+
+def data_of(tx: Tx, pipeline: str, stage: str) -> Any:
+    """The row's data of a stage's breaker; ``None`` before its first failure."""
+    return tx.conn.execute(_DATA, {"of_pipeline": pipeline, "of_stage": stage}).scalar()
+
+
+def _apply(tx: Tx, of: StageKey, now: datetime, rule: Callable[[Breaker], Step], data: Any) -> Step:
+    pipeline, stage = of
     before = Breaker() if data is None else Breaker.from_json(data)
     step = rule(before)
     if step.breaker != before:
@@ -57,13 +66,18 @@ def change(tx: Tx, pipeline: str, stage: str, now: datetime, rule: Callable[[Bre
     return step
 
 
-def run_ended(tx: Tx, run: Run, *, result: RunResult, error_class: str | None, now: datetime) -> Step:
-    """A run was closed: an answer of the service is recorded; anything else only ends a probe's lease."""
+def run_ended(
+    tx: Tx, run: Run, data: Any, *, result: RunResult, error_class: str | None, now: datetime
+) -> Step:
+    """A run was closed: an answer of the service is recorded; anything else only ends a probe's lease.
+
+    :param data: of the stage's breaker: :func:`data_of`, or what was read with the run's lock.
+    """
 
     def rule(breaker: Breaker) -> Step:
         return rules.run_ended(breaker, result=result, error_class=error_class, run_id=run.id, now=now)
 
-    return change(tx, run.pipeline, run.stage, now, rule)
+    return _apply(tx, (run.pipeline, run.stage), now, rule, data)
 
 
 def probe_granted(tx: Tx, run: Run, now: datetime) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from airflow_relay.core import lifecycle
 from airflow_relay.core.completion import Completion
@@ -53,7 +53,7 @@ def close_run(
 
     :param adaptive: rules of the adaptive keys; how the run ended moves the limits of those that it held.
     """
-    item, run = runs.lock_with_item(tx, run_id)
+    item, run, breaker = runs.lock_with_item(tx, run_id)
     if run.state is not RunState.OPEN and not is_amended(run, item, completion):
         return Closed(item, run, already=True, current=False, text="The run was closed before.")
     item = _adapt(tx, item, run, completion.result, completion.error_class, adaptive=adaptive, now=now)
@@ -71,9 +71,9 @@ def close_run(
     if item.epoch != run.epoch:
         note = f"{run.run_id} ended ({completion.result.value}); it is not the current run and moves nothing"
         item = items.note(tx, item, note, now)
-        breakers.run_ended(tx, run, result=RunResult.LOST, error_class=None, now=now)
+        breakers.run_ended(tx, run, breaker, result=RunResult.LOST, error_class=None, now=now)
         return Closed(item, run, already=False, current=False, text=note)
-    return _move(tx, item, run, pipeline=pipeline, completion=completion, stored=stored, now=now)
+    return _move(tx, item, run, breaker, pipeline=pipeline, completion=completion, stored=stored, now=now)
 
 
 def is_amended(run: Run, item: Item, completion: Completion) -> bool:
@@ -128,6 +128,7 @@ def _move(
     tx: Tx,
     item: Item,
     run: Run,
+    breaker: Any,
     *,
     pipeline: Pipeline,
     completion: Completion,
@@ -150,7 +151,9 @@ def _move(
         results.put(
             tx, item.id, stage=run.stage, visit=run.visit, stored=stored, outcome=completion.outcome, now=now
         )
-    breakers.run_ended(tx, run, result=completion.result, error_class=completion.error_class, now=now)
+    breakers.run_ended(
+        tx, run, breaker, result=completion.result, error_class=completion.error_class, now=now
+    )
     after = items.perform(tx, item, change)
     if item.state is ItemState.DEAD:
         dead_letters.resolve(tx, item.id, resolution="marked success", by="a person in Airflow", now=now)
@@ -174,7 +177,7 @@ def record_error(
 
     :param adaptive: as in :func:`close_run`; with it the caller holds the dispatcher's lock.
     """
-    item, run = runs.lock_with_item(tx, run.id)
+    item, run, _ = runs.lock_with_item(tx, run.id)
     # A callback may come after the hand-off: then it only refines why the item has failed.
     told_late = run.result is RunResult.FAILED and item.state is ItemState.FAILED
     if item.epoch != run.epoch or not (run.state is RunState.OPEN or told_late):
@@ -200,12 +203,12 @@ def withdraw(tx: Tx, run_id: int, *, pipeline: Pipeline, why: str, now: datetime
 
     :return: false when the run has started, or ended, in the meantime.
     """
-    item, run = runs.lock_with_item(tx, run_id)
+    item, run, breaker = runs.lock_with_item(tx, run_id)
     if run.state is not RunState.OPEN or run.started_at is not None:
         return False
     runs.change(tx, run.id, state=RunState.SUPERSEDED, result=RunResult.WITHDRAWN, closed_at=now)
     runs.free_slots(tx, run.id)
-    breakers.run_ended(tx, run, result=RunResult.WITHDRAWN, error_class=None, now=now)
+    breakers.run_ended(tx, run, breaker, result=RunResult.WITHDRAWN, error_class=None, now=now)
     if item.epoch != run.epoch or item.state not in IN_FLIGHT:
         return True
     change = lifecycle.ready_again(

@@ -202,7 +202,8 @@ def stop(tx: Tx, item: Item, *, now: datetime) -> list[str]:
     for run in stopped:
         runs.change(tx, run.id, state=RunState.SUPERSEDED, closed_at=now)
         runs.free_slots(tx, run.id)
-        breakers.run_ended(tx, run, result=RunResult.WITHDRAWN, error_class=None, now=now)
+        data = breakers.data_of(tx, run.pipeline, run.stage)
+        breakers.run_ended(tx, run, data, result=RunResult.WITHDRAWN, error_class=None, now=now)
     tx.conn.execute(
         update(job_table)
         .where(

@@ -6,9 +6,10 @@ jumping from one to the next along the index ``ix_items_ready``, and counted no 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -18,6 +19,7 @@ from sqlalchemy import (
     FromClause,
     Integer,
     Select,
+    Text,
     bindparam,
     case,
     cast,
@@ -60,13 +62,19 @@ def groups(tx: Tx, now: datetime, *, most: int | None = None) -> list[Group]:
             dag_id=r.dag_id,
             klass=r.klass,
             rank=r.rank,
-            keys=tuple(r._mapping["keys"]),  # noqa: SLF001 - SQLAlchemy's public accessor; r.keys is its method
+            keys=_keys(r.keys_text),
             count=r.number,
             oldest=r.oldest,
         )
         for r in tx.conn.execute(_groups_statement(), values)
         if r.number
     ]
+
+
+@lru_cache(1000)
+def _keys(text: str) -> tuple[str, ...]:
+    """There are few different ones, and each decision reads them of each group."""
+    return tuple(json.loads(text))
 
 
 def candidates(tx: Tx, group: Group, wanted: int, now: datetime) -> Sequence[Candidate]:
@@ -132,7 +140,7 @@ def _groups_statement() -> Select[Any]:
     few = select(counted.c.id).where(_same(counted, found), _due(counted)).limit(_MOST).correlate(found)
     return (
         select(
-            *_alike(found),
+            *(type_coerce(c, Text).label("keys_text") if c.name == "keys" else c for c in _alike(found)),
             first.label("oldest"),
             select(func.count()).select_from(few.subquery("few")).scalar_subquery().label("number"),
         )

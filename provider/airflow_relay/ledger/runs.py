@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
@@ -22,8 +22,8 @@ from airflow_relay.core.states import (
 )
 from airflow_relay.ledger import codec, declarations, items
 from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.schema import breakers, runs, slots
 from airflow_relay.ledger.schema import items as item_table
-from airflow_relay.ledger.schema import runs, slots
 
 RESEND_AFTER: Final = timedelta(seconds=60)
 """An unconfirmed grant is sent again by whoever comes by after this; sending twice starts one run."""
@@ -34,7 +34,15 @@ _CHANGE: Final = update(runs).where(runs.c.id == bindparam("of_run"))
 _TAKE_SLOTS: Final = insert(slots)
 _FREE_SLOTS: Final = delete(slots).where(slots.c.run == bindparam("of_run"))
 LOCK_WITH_ITEM: Final = (
-    select(runs, *(c.label(f"item__{c.name}") for c in item_table.columns))
+    select(
+        runs,
+        *(c.label(f"item__{c.name}") for c in item_table.columns),
+        select(breakers.c.data)
+        .where(breakers.c.pipeline == runs.c.pipeline, breakers.c.stage == runs.c.stage)
+        .correlate(runs)
+        .scalar_subquery()
+        .label("breaker"),
+    )
     .join(item_table, item_table.c.id == runs.c.item_id)
     .where(runs.c.id == bindparam("of_run"))
     # In this order: the item first.
@@ -140,13 +148,22 @@ def by_id(tx: Tx, run: int) -> Run:
     return codec.run_from(tx.conn.execute(select(runs).where(runs.c.id == run)).one())
 
 
-def lock_with_item(tx: Tx, run: int) -> tuple[Item, Run]:
+class Locked(NamedTuple):
+    """A run and its item, locked. ``breaker`` is the data of its stage's breaker, which the dispatcher alone
+    changes: it is the present one for whoever holds the dispatcher's lock.
+    """
+
+    item: Item
+    run: Run
+    breaker: Any
+
+
+def lock_with_item(tx: Tx, run: int) -> Locked:
     """The run and its item, both safe from other writers: whoever changes a run locks its item first."""
     row = tx.conn.execute(LOCK_WITH_ITEM, {"of_run": run}).one()
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's public accessor
-    return codec.item_from({c.name: values[f"item__{c.name}"] for c in item_table.columns}), codec.run_from(
-        row
-    )
+    item = codec.item_from({c.name: values[f"item__{c.name}"] for c in item_table.columns})
+    return Locked(item, codec.run_from(row), row.breaker)
 
 
 def newest(tx: Tx, item_id: int) -> Run | None:

@@ -68,6 +68,7 @@ class EnumText(TypeDecorator[Enum]):
     def __init__(self, enum: type[Enum]) -> None:
         super().__init__()
         self._enum = enum
+        self._members = {member.value: member for member in enum}
 
     @property
     def enum(self) -> type[Enum]:
@@ -77,4 +78,6 @@ class EnumText(TypeDecorator[Enum]):
         return None if value is None else str(self._enum(value).value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Enum | None:  # noqa: ARG002
-        return None if value is None else self._enum(value)
+        if value is None:
+            return None
+        return self._members.get(value) or self._enum(value)
