@@ -191,7 +191,7 @@ def test_the_wheel_brings_migrations_templates_and_entry_point(tmp_path):
         "airflow_relay/py.typed",
         "airflow_relay/ledger/migrations/env.py",
         "airflow_relay/ledger/migrations/versions/r0001_initial.py",
-        "airflow_relay/ledger/migrations/versions/r0002_charge_at_grant.py",
+        "airflow_relay/ledger/migrations/versions/r0002_recovery_and_dag_holds.py",
         "airflow_relay/plugin/templates/front.html",
         "airflow_relay/plugin/static/relay.css",
         "airflow_relay/cli/definition.py",
