@@ -115,6 +115,20 @@ def test_an_outcome_that_the_router_does_not_know_fails_its_run_and_keeps_its_re
         assert [r.stage for r in results.of_item(tx, drive.item("a").id)] == ["", "judge"]
 
 
+def test_a_failed_router_that_is_marked_a_success_asks_for_the_outcome(
+    airflow: Airflow, ledger: Ledger
+) -> None:
+    drive = Driver(ledger, ROUTER)
+    [run] = drive.intake("a")
+    drive.guard(run)
+    drive.end(run, result=RunResult.FAILED, error="timeout")
+    assert drive.item("a").state is ItemState.FAILED
+    airflow.hand_off(ROUTER, "judge", of(run))  # Airflow says that the work is a success now
+    item = drive.item("a")
+    assert item.state is ItemState.DEAD
+    assert "it knows ok" in (item.error_reason or "")
+
+
 def test_a_missing_dag_of_its_own_pipeline_fails_the_hand_off_which_names_it(
     airflow: Airflow, drive: Driver
 ) -> None:

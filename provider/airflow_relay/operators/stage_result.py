@@ -11,7 +11,7 @@ from airflow_relay.core.errors.taxonomy import ErrorClass
 from airflow_relay.core.item import Run
 from airflow_relay.core.lifecycle import UnknownOutcomeError, route
 from airflow_relay.core.pipeline import Pipeline
-from airflow_relay.core.states import RunResult
+from airflow_relay.core.states import RunResult, RunState
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.results import Stored
 from airflow_relay.ledger.store import Ledger
@@ -43,7 +43,8 @@ def with_result(
         if keeps_result:
             name = f"{run.stage}.{run.visit}.{run.epoch}"
             stored = ledger.prepare(returned, run.pipeline, key, name)
-        if pipeline.has_stage(run.stage):
+        # A closed run is here because a person has marked it a success; the outcome is asked for by a letter.
+        if run.state is RunState.OPEN and pipeline.has_stage(run.stage):
             route(pipeline, run.stage, completion.outcome)
     except (BadItemError, UnknownOutcomeError) as error:
         completion = Completion(
