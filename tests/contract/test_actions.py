@@ -8,7 +8,7 @@ import pytest
 
 from airflow_relay.core.breaker import BreakerState
 from airflow_relay.core.item import Run, replay
-from airflow_relay.core.pipeline import PipelineError
+from airflow_relay.core.pipeline import END, Pipeline, PipelineError, Stage
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import EventKind, ItemState, RunState
 from airflow_relay.ledger import breakers, dead_letters, declarations, governing, interventions, items, jobs
@@ -68,6 +68,29 @@ def test_a_failed_item_need_not_wait_for_the_sweep(drive):
     assert drive.item("a").state is ItemState.FAILED
     assert actions.redrive(drive.ledger, "a", by=BY, now=drive.now).changed == 1
     assert len(drive.dispatch()) == 1
+
+
+def test_a_redrive_after_the_last_visit_lets_the_item_in_once_more_and_repeats_nothing_before(ledger):
+    bounded = Pipeline(
+        "bounded",
+        [
+            Stage("draft", to="judge", schedule="@daily"),
+            Stage("judge", to={"ok": END, "again": "draft"}, max_visits=1),
+        ],
+    )
+    drive = Driver(ledger, bounded)
+    [draft] = drive.intake("a")
+    [judge] = drive.serve(draft)
+    [draft] = drive.serve(judge, "again")
+    assert drive.serve(draft) == []
+    item = drive.item("a")
+    assert (item.state, item.stage, item.visit) == (ItemState.DEAD, "judge", 2)
+    assert item.error_reason == "judge has used its visits"
+    actions.redrive(ledger, "a", by=BY, now=drive.now)
+    [judge] = drive.dispatch()
+    assert (judge.stage, judge.visit) == ("judge", 2)
+    drive.serve(judge, "ok")
+    assert drive.item("a").state is ItemState.DONE
 
 
 def test_a_redrive_at_another_stage_begins_there(drive):

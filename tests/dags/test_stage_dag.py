@@ -87,9 +87,18 @@ def test_authors_failure_callbacks_come_behind_ours() -> None:
             op_args=[[1], [2]]
         )
 
-    dag = build(body)
+    dag = build(body, "first", intake=list)
     assert list(dag.get_task("plain").on_failure_callback) == [record_final, own]
     assert list(dag.get_task("many").on_failure_callback) == [record_final, own]
+
+
+def test_the_single_task_of_a_router_is_the_one_that_decides() -> None:
+    def body() -> None:
+        PythonOperator(task_id="decide", python_callable=print)
+
+    hand_off = build(body).get_task("hand_off")
+    assert isinstance(hand_off, HandOff)
+    assert hand_off.shape.result_task_id == "decide"
 
 
 def test_the_hand_off_is_a_teardown_behind_every_leaf_and_the_only_task_added() -> None:

@@ -87,7 +87,7 @@ def _list(args: argparse.Namespace, ledger: Ledger, where: LetterFilter, now: da
     cut, found = len(found) > args.limit, found[: args.limit]
     rows = [_row(letter, now) for letter in found]
     columns = _DECIDED if args.resolved else _COLUMNS
-    output.write(args.output, rows, Table("", columns, rows), empty="No dead letters.")
+    output.write(args.output, rows, Table("", columns, rows), empty="No dead letters.", wide=True)
     if cut:
         say(f"Only {args.limit} of {sum(counts.values())} open letters are shown: filter, or raise --limit.")
     return 0

@@ -89,7 +89,7 @@ def show(args: argparse.Namespace) -> int:
         Table("Usage", ("stage", "jobs", "tokens_in", "tokens_out", "cost"), document["usage"]),
         Table("Open dead letter", ("at", "stage", "error_class", "reason"), document["dead_letters"]),
     ]
-    output.write(args.output, document, *tables)
+    output.write(args.output, document, *tables, wide=True)
     return 0
 
 
@@ -208,5 +208,5 @@ def log(args: argparse.Namespace) -> int:
         }
         for event in events
     ]
-    output.write(args.output, rows, Table("", ("at", "grant", "kind", "text"), rows))
+    output.write(args.output, rows, Table("", ("at", "grant", "kind", "text"), rows), wide=True)
     return 0

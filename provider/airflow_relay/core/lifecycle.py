@@ -114,18 +114,37 @@ def _entering(item: Item, pipeline: Pipeline, target: Target, now: datetime) -> 
         diverted.append(target)
         target = stage.after_max_visits
     note = f"{diverted[0]} has used its visits. " if diverted else ""
+    if target is End.PERSON:
+        return _asks_a_person(item, pipeline, diverted, now, note)
     if isinstance(target, End):
         return _ended(target, now, note)
-    visits = {**item.visits, target: item.visits.get(target, 0) + 1}
     fields = {
         "state": ItemState.READY,
         **_where(pipeline, target),
-        "visits": visits,
+        "visits": _with_visit(item, target),
         "ready_since": now,
         "not_before": None,
         "finished_at": None,
     }
     return EventKind.READY, f"{note}Ready for {target}", fields
+
+
+def _with_visit(item: Item, stage: str) -> dict[str, int]:
+    return {**item.visits, stage: item.visits.get(stage, 0) + 1}
+
+
+def _asks_a_person(
+    item: Item, pipeline: Pipeline, diverted: list[str], now: datetime, note: str
+) -> _Entering:
+    """Into the dead letters. An item whose visits are used up waits in front of the stage: a redrive lets it
+    in once more, and nothing before is done again.
+    """
+    kind, text, fields = _ended(End.PERSON, now, note)
+    if not diverted:
+        return kind, text, {**fields, "error_reason": "its route leads to a person"}
+    stage = diverted[0]
+    waiting = {**_where(pipeline, stage), "visits": _with_visit(item, stage)}
+    return kind, text, {**fields, **waiting, "error_reason": f"{stage} has used its visits"}
 
 
 _END_STATES = {

@@ -14,7 +14,7 @@ from airflow.sdk.definitions.xcom_arg import XComArg
 from airflow.timetables.trigger import CronTriggerTimetable
 
 from airflow_relay.core.completion import HAND_OFF_TASK_ID, StageShape
-from airflow_relay.core.pipeline import Pipeline, PipelineError, Stage
+from airflow_relay.core.pipeline import DEFAULT_OUTCOME, Pipeline, PipelineError, Stage
 from airflow_relay.dags.waiting import refuse_waiting_for_own_keys
 from airflow_relay.item_context import item_macro
 from airflow_relay.operators.guard import Guard
@@ -40,8 +40,9 @@ def stage_dag(
 
     (The name has a reason: Airflow skips files in which the letters ``dag`` do not occur.)
 
-    The function returns the task (or its output) whose value is the stage's result; a router's result is the
-    outcome, or a mapping with an ``"outcome"``. Its docstring becomes the DAG's documentation.
+    The function returns the task (or its output) whose value is the stage's result; without it later stages
+    find none. A router's result is the outcome, or a mapping with an ``"outcome"``; when its body is a single
+    task, that is the one. The function's docstring becomes the DAG's documentation.
 
     :param pipeline: the declaration.
     :param name: the stage.
@@ -132,7 +133,15 @@ def _wire(
     leaves = [t for t in tasks if not t.downstream_task_ids]
     work_ids = {t.task_id for t in work}
     ends = [t.task_id for t in work if not set(t.downstream_task_ids) & work_ids]
-    shape = StageShape(tuple(t.task_id for t in work), tuple(ends), _result_task_id(where, result))
+    result_task_id = _result_task_id(where, result)
+    if declared.is_router and result_task_id is None:
+        if len(work) > 1 and DEFAULT_OUTCOME not in declared.routes:
+            raise PipelineError(
+                f"{where} is a router, and its function returns nothing: return the task whose value is the "
+                "outcome (`return decide()`)."
+            )
+        result_task_id = work[0].task_id if len(work) == 1 else None
+    shape = StageShape(tuple(t.task_id for t in work), tuple(ends), result_task_id)
     for task in work:
         guard(task, pipeline, declared.name, shape)
     hand_off = HandOff(

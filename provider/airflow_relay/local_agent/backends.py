@@ -59,8 +59,8 @@ class Backend(ABC):
     """
 
     name: str
-    default_job: str | None = None
-    """The job when the request names none; None: naming one is required."""
+    default_job: str
+    """The job when the request names none."""
 
     @property
     @abstractmethod
@@ -115,12 +115,12 @@ class UnknownChoiceError(ValueError):
 def resolve(backends: Mapping[str, Backend], model: str, metadata: Mapping[str, str]) -> tuple[Backend, str]:
     """The backend and the job of a request.
 
-    ``model`` is a backend's name, alone or with the job (``extractive/write``); a job without suffix is
-    taken from ``metadata["job"]``, then from the backend's default.
+    ``model`` is a backend's name, alone or with the job (``extractive/write``); empty for the server's first.
+    A job without suffix is taken from ``metadata["job"]``, then from the backend's default.
 
     :raises UnknownChoiceError: naming the choices.
     """
-    name, _, suffix = model.partition("/")
+    name, _, suffix = (model or next(iter(backends))).partition("/")
     backend = backends.get(name)
     if backend is None:
         raise UnknownChoiceError(
@@ -137,9 +137,8 @@ def resolve(backends: Mapping[str, Backend], model: str, metadata: Mapping[str, 
         )
     job = suffix or named or backend.default_job
     if job not in backend.jobs:
-        what = f"has no job '{job}'" if job else "needs a job, in metadata.job or as model suffix"
         raise UnknownChoiceError(
-            f"The backend '{name}' {what}; choose from {', '.join(backend.jobs)}.",
+            f"The backend '{name}' has no job '{job}'; choose from {', '.join(backend.jobs)}.",
             param="model" if suffix else "metadata.job",
             code="unknown_job",
         )

@@ -63,6 +63,7 @@ class SubmitRequest:
     """A checked ``POST /v1/responses``."""
 
     model: str
+    """Empty when the request leaves it to the server."""
     text: str
     """The input as one text; message items are joined by blank lines."""
     background: bool
@@ -79,11 +80,9 @@ def parse_submit(body: Any) -> SubmitRequest:
     """:raises ApiError: 400 naming the field."""
     if not isinstance(body, dict):
         raise ApiError(400, "The request body must be a JSON object.", code="invalid_json")
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise ApiError(
-            400, "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
-        )
+    model = body.get("model") or ""
+    if not isinstance(model, str):
+        raise ApiError(400, "'model' must be a string.", param="model", code="invalid_type")
     if body.get("stream"):
         raise ApiError(
             400,

@@ -133,7 +133,7 @@ def submit_error(error: Exception, *, key: str) -> AgentJobSubmitError:
     verdict = _verdict_on(error)
     if isinstance(error, TransientReply) and error.ambiguous and not verdict.retryable:
         # The job may exist, so giving up would leave it running for nobody: look again.
-        verdict = Verdict(ErrorClass.UNKNOWN, None, f"unknown: the submit is unclear; {verdict.reason}")
+        verdict = Verdict(ErrorClass.UNKNOWN, None, f"the submit is unclear; {verdict.reason}")
     return AgentJobSubmitError(f"Agent job {key} was not submitted: {scrub(str(error), _WORDS)}", verdict)
 
 

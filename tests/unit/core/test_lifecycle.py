@@ -133,6 +133,8 @@ def test_two_bounded_stages_that_divert_to_each_other_end_at_a_person():
     change = lifecycle.enter(item, pipeline=pipeline, target="a", now=NOW)
     assert change.set["state"] is ItemState.DEAD
     assert change.kind is EventKind.DEAD_LETTERED
+    assert (change.set["stage"], change.set["visits"]) == ("a", {"a": 2, "b": 1})
+    assert change.set["error_reason"] == "a has used its visits"
 
 
 @pytest.mark.parametrize("outcome", [None, "nonsense", ""])

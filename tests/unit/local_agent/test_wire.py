@@ -12,7 +12,7 @@ BODY = {"model": "extractive/write", "input": "{}"}
 @pytest.mark.parametrize(
     ("change", "param"),
     [
-        ({"model": None}, "model"),
+        ({"model": 3}, "model"),
         ({"input": None}, "input"),
         ({"input": "  "}, "input"),
         ({"input": []}, "input"),
@@ -74,7 +74,6 @@ def test_the_job_comes_from_the_model_or_the_metadata():
     ("model", "metadata", "message"),
     [
         ("gpt-9", {}, "choose from extractive"),
-        ("extractive", {}, "needs a job.*choose from research, write"),
         ("extractive/paint", {}, "no job 'paint'.*critique/research_rigor"),
         ("extractive/write", {"job": "research"}, "name one"),
     ],
@@ -82,6 +81,11 @@ def test_the_job_comes_from_the_model_or_the_metadata():
 def test_an_unknown_model_or_job_names_the_choices(model, metadata, message):
     with pytest.raises(UnknownChoiceError, match=message):
         resolve({"extractive": ExtractiveBackend()}, model, metadata)
+
+
+def test_a_request_that_names_nothing_gets_the_first_backend_and_its_default_job():
+    backend = ExtractiveBackend()
+    assert resolve({"extractive": backend}, "", {}) == (backend, "summarize")
 
 
 def test_output_is_cut_at_the_token_limit_and_says_so():

@@ -33,3 +33,7 @@ def test_an_error_of_airflows_own_api_is_unknown_and_tried_again(status: int, de
 @pytest.mark.parametrize("status", [401, 404, 500])
 def test_the_same_words_of_an_agent_are_classified(status: int) -> None:
     assert classify(exception=answer_of_airflow(status, "Not found")).error_class is not ErrorClass.UNKNOWN
+
+
+def test_an_error_in_the_author_s_own_code_keeps_its_name():
+    assert verdict_on(KeyError("collect")).reason == "KeyError: collect"

@@ -80,7 +80,8 @@ def classify(
     winner = heaviest(signals)
     error_class = winner.error_class if winner else ErrorClass.UNKNOWN
     wait = wait_hint(found, now=now, limited=error_class in _LIMITED) if error_class in HINTED else None
-    return Verdict(error_class, wait, _reason(error_class, winner, found))
+    raised = type(exception).__name__ if isinstance(exception, BaseException) else ""
+    return Verdict(error_class, wait, _reason(winner, found, raised))
 
 
 def _status(status: Any) -> int | None:
@@ -129,10 +130,12 @@ def _flag_signals(found: Evidence) -> list[Signal]:
     return signals
 
 
-def _reason(error_class: ErrorClass, winner: Signal | None, found: Evidence) -> str:
+def _reason(winner: Signal | None, found: Evidence, raised: str) -> str:
     words = found.texts[-1] if found.texts else ""
+    if winner is None and raised:  # an error in somebody's own code: there was no reply that could tell more
+        return scrub(f"{raised}: {words}")
     told = f"told by {winner.why}" if winner else "nothing in the reply tells why"
-    return scrub(f"{error_class.value}: {told}" + (f"; said: {words}" if words else ""))
+    return scrub(told + (f"; said: {words}" if words else ""))
 
 
 def classify_line(json_line: str, now: datetime | None = None) -> dict[str, Any]:

@@ -41,6 +41,9 @@ class JobSpec:
         return partial(function, self.first_argument) if self.first_argument else function
 
 
+SUMMARIZE = "summarize"
+"""The job of a request that names none: its input is any text."""
+
 _RESEARCH = JobSpec("research", "research", ("question", "sources"))
 _WRITE = JobSpec("write", "write", ("question", "passages"))
 _SELF_REVIEW = JobSpec("self_review", "self_review", ("draft",))
@@ -66,12 +69,15 @@ class ExtractiveBackend(Backend):
     """Deterministic: the same input gives the same output, byte for byte."""
 
     name = EXTRACTIVE
+    default_job = SUMMARIZE
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        return tuple(JOBS)
+        return (SUMMARIZE, *JOBS)
 
-    def prepare(self, job: str, text: str) -> dict[str, Any]:
+    def prepare(self, job: str, text: str) -> dict[str, Any] | str:
+        if job == SUMMARIZE:
+            return text
         try:
             payload = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -88,13 +94,19 @@ class ExtractiveBackend(Backend):
         return payload
 
     def run(self, job: str, payload: dict[str, Any] | str, options: Mapping[str, Any]) -> BackendResult:
-        assert isinstance(payload, dict)
-        data = JOBS[job].load()(payload)
-        text = json.dumps(data, ensure_ascii=False)
+        data = None
+        if isinstance(payload, dict):
+            data = JOBS[job].load()(payload)
+            text = json.dumps(data, ensure_ascii=False)
+        else:
+            from airflow_relay.local_agent.extractive.summarize import summarize  # noqa: PLC0415 - heavy
+
+            text = summarize(payload)
         limit: int | None = options.get("max_output_tokens")
         used = count_tokens(text)
         truncated = False
         if limit is not None and used > limit:
             text, used, truncated = cut_tokens(text, limit), limit, True
-        usage = Usage(count_tokens(json.dumps(payload, ensure_ascii=False)), used)
+        asked = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+        usage = Usage(count_tokens(asked), used)
         return BackendResult(text, None if truncated else data, usage, truncated=truncated)
