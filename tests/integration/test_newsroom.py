@@ -117,7 +117,9 @@ def test_every_item_is_shipped_or_with_a_person_after_its_rounds(
             assert Path(found["ship"]["article"]).read_text().startswith("# ")
     for item in shipped:
         if item.state is ItemState.DEAD:
-            assert item.visits["critique"] == PANEL.rounds, f"{item.key} went to a person before its last round"
+            assert item.visits["critique"] == PANEL.rounds, (
+                f"{item.key} went to a person before its last round"
+            )
             assert item.stage == "draft", "a redrive asks for one more round"
 
 
