@@ -8,7 +8,6 @@ and no connection.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -26,8 +25,6 @@ from airflow_relay.ledger import governing, items, ready, results
 from airflow_relay.ledger.engine import COMPILED, dispose_engine, engine_for
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, REVISION, VERSION_TABLE, meta, metadata, version
 from airflow_relay.ledger.store import Ledger
-
-log: Final = logging.getLogger(__name__)
 
 _IN_MEMORY: Final = "sqlite://"
 # A stage with a done-status and one without: the two update different columns of the item.
