@@ -29,9 +29,12 @@ class Room:
         limits, usage = snapshot.limits, snapshot.usage
         if AIRFLOW_RUNS_KEY not in limits:
             limits = {**limits, AIRFLOW_RUNS_KEY: DEFAULT_AIRFLOW_RUNS}
-        self.used = {key: usage.get(key, 0) for key in limits}
-        self.free = {key: max(0, limit - self.used[key]) for key, limit in limits.items()}
-        self.holders = [frozenset(keys) for keys in snapshot.running]
+        self.free: dict[str, int] = {}
+        for key, limit in limits.items():
+            left = limit - usage.get(key, 0)
+            self.free[key] = max(0, left)
+        self._usage, self._running = usage, snapshot.running
+        self._taken: list[tuple[str, ...]] = []
 
     @property
     def full(self) -> bool:
@@ -41,19 +44,24 @@ class Room:
         return [key for key in keys if key in self.free]
 
     def short(self, keys: Iterable[str]) -> list[str]:
-        return [key for key in keys if self.free.get(key, 1) <= 0]
+        free = self.free
+        return [key for key in keys if key in free and free[key] <= 0]
 
     def take(self, keys: tuple[str, ...]) -> None:
-        for key in (*keys, AIRFLOW_RUNS_KEY):
-            if key in self.free:
-                self.free[key] -= 1
-                self.used[key] += 1
-        self.holders.append(frozenset(keys))
+        free, taken = self.free, (*keys, AIRFLOW_RUNS_KEY)
+        for key in taken:
+            if key in free:
+                free[key] -= 1
+        self._taken.append(taken)
+
+    def used(self, key: str) -> int:
+        """Units that runs hold, those that the plan has granted included."""
+        return self._usage.get(key, 0) + sum(keys.count(key) for keys in self._taken)
 
     def comes_along(self, key: str, missing: Iterable[str]) -> bool:
         """Whether each run that holds a missing key holds ``key`` as well, so that both come free at once."""
         for other in missing:
-            holders = [keys for keys in self.holders if other in keys]
-            if len(holders) < self.used[other] or not all(key in keys for keys in holders):
+            holders = [keys for keys in (*self._running, *self._taken) if other in keys]
+            if len(holders) < self.used(other) or not all(key in keys for keys in holders):
                 return False
         return True

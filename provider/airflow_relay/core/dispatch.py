@@ -38,13 +38,14 @@ it comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
 from airflow_relay.core.breaker import BreakerGate
-from airflow_relay.core.capacity import Room, free_units, limit_of
+from airflow_relay.core.capacity import Room, limit_of
 from airflow_relay.core.pipeline import Pipeline, PipelineError
 from airflow_relay.core.snapshot import (
     Candidate,
@@ -63,6 +64,7 @@ __all__ = [
     "BreakerGate",
     "Candidate",
     "Conditions",
+    "Decision",
     "Grant",
     "Group",
     "Plan",
@@ -117,48 +119,26 @@ def aging_bound(*, rank: int, highest_rank: int, ahead: int, longest_run: timede
 def gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitReason | None:
     """Why nothing of this stage may start, whatever is free; None when no gate stops it."""
     found = _gate(group, snapshot, now)
-    if found is None and group.klass is PriorityClass.P3 and _idle_must_wait(snapshot, now):
-        return WaitReason.IDLE
-    return found
+    if found is not None or group.klass is not PriorityClass.P3:
+        return found
+    return WaitReason.IDLE if _idle_must_wait(snapshot, snapshot.candidates, now) else None
 
 
 def wanted(group: Group, snapshot: Snapshot, now: datetime) -> int:
-    """How many of the group's items, in :func:`order_key` order, a decision needs to see.
-
-    No more than could be granted with what is free, and one more where that one may reserve; so a decision
-    costs the same with a hundred ready items and with ten thousand.
-    """
-    if group.count <= 0 or gate(group, snapshot, now) is not None:
-        return 0
-    free = [units for key in group.keys if (units := free_units(key, snapshot)) is not None]
-    runs = free_units(AIRFLOW_RUNS_KEY, snapshot)
-    if not runs:
-        return 0
-    most = min(group.count, runs, *free)
-    if snapshot.breakers.get((group.pipeline, group.stage)) is BreakerGate.PROBE:
-        most = min(most, 1)
-    may_reserve = age(group.oldest, now) > 0 and len(free) > 1
-    return min(group.count, most + 1) if may_reserve else most
+    """As :meth:`Decision.wanted`, of one group alone."""
+    return Decision(snapshot, now).wanted(group)
 
 
 def dispatch(snapshot: Snapshot, now: datetime) -> Plan:
     """Decide what runs next. Deterministic; the order of the candidates given does not matter."""
-    return _decided(snapshot, now).plan()
+    decision = Decision(snapshot, now)
+    decision.decide(snapshot.candidates)
+    return decision.plan()
 
 
 def grants(snapshot: Snapshot, now: datetime) -> tuple[Grant, ...]:
     """What :func:`dispatch` grants, without finding out why the others wait."""
-    return tuple(_decided(snapshot, now).grants)
-
-
-def _decided(snapshot: Snapshot, now: datetime) -> _Decision:
-    decision = _Decision(snapshot, now)
-    due = [c for c in snapshot.candidates if c.due(now)]
-    for candidate in sorted(due, key=lambda c: order_key(c, now)):
-        if decision.room.full:
-            break
-        decision.consider(candidate)
-    return decision
+    return tuple(Decision(snapshot, now).decide(snapshot.candidates))
 
 
 def explain(candidate: Candidate, snapshot: Snapshot, now: datetime) -> WaitReason:
@@ -214,15 +194,16 @@ def _is_closed(until: datetime | None, now: datetime) -> bool:
 
 def _never_free(keys: Iterable[str], snapshot: Snapshot) -> list[str]:
     """Keys that a person has set to 0: waiting for them must neither reserve units nor stop idle work."""
-    return [key for key in (*keys, AIRFLOW_RUNS_KEY) if snapshot.limits.get(key, 1) <= 0]
+    limits = snapshot.limits
+    return [key for key in (*keys, AIRFLOW_RUNS_KEY) if limits.get(key, 1) <= 0]
 
 
-def _idle_must_wait(snapshot: Snapshot, now: datetime) -> bool:
+def _idle_must_wait(snapshot: Snapshot, candidates: Iterable[Candidate], now: datetime) -> bool:
     """Whether work of a class that stops P3 runs or could run, be it only waiting for a slot."""
     if any(snapshot.active_classes.get(klass, 0) > 0 for klass in STOPS_IDLE):
         return True
     groups: Iterable[Group | Candidate] = (g for g in snapshot.groups if g.count > 0)
-    loaded: Iterable[Group | Candidate] = (c for c in snapshot.candidates if c.due(now))
+    loaded: Iterable[Group | Candidate] = (c for c in candidates if c.due(now))
     return any(r.klass in STOPS_IDLE and _gate(r, snapshot, now) is None for r in chain(groups, loaded))
 
 
@@ -234,19 +215,67 @@ def _kind(ready: Group | Candidate) -> Kind:
     return (ready.pipeline, ready.stage, ready.dag_id, ready.klass, ready.rank, ready.keys)
 
 
-class _Decision:
-    """One pass over the candidates, in order."""
+class Decision:
+    """One decision while it is made: what it needs to see, what it grants, and why the rest waits.
+
+    :param snapshot: with its candidates, or without: then they are told to :meth:`decide`.
+    """
 
     def __init__(self, snapshot: Snapshot, now: datetime) -> None:
         self.snapshot, self.now = snapshot, now
+        self.candidates = snapshot.candidates
         self.room = Room(snapshot)
         self._idle_waits: bool | None = None
-        self.granted: dict[StageKey, int] = {}
         self.grants: list[Grant] = []
         self.reserved: list[Reservation] = []
         self.gates: dict[Kind, WaitReason | None] = {}
-        self.groups = (*snapshot.groups, *self.ungrouped())
-        self.may_reserve = self.reserving()
+
+    def wanted(self, group: Group) -> int:
+        """How many of the group's items, in :func:`order_key` order, the decision needs to see.
+
+        No more than could be granted with what is free, and one more where that one may reserve; so a
+        decision costs the same with a hundred ready items and with ten thousand.
+        """
+        if group.count <= 0 or self.gate(group) is not None:
+            return 0
+        free = self.room.free
+        most = min(group.count, free[AIRFLOW_RUNS_KEY])
+        limited = 0
+        for key in group.keys:
+            if key in free:
+                limited += 1
+                most = min(most, free[key])
+        if free[AIRFLOW_RUNS_KEY] <= 0:
+            return 0
+        if self.probes((group.pipeline, group.stage)):
+            most = min(most, 1)
+        may_reserve = limited > 1 and age(group.oldest, self.now) > 0
+        return min(group.count, most + 1) if may_reserve else most
+
+    def decide(self, candidates: Sequence[Candidate]) -> list[Grant]:
+        """Go through the candidates in order."""
+        if candidates is not self.candidates:
+            self._see(candidates)
+        now = self.now
+        due = [c for c in candidates if c.due(now)]
+        if len(due) > 1:
+            due.sort(key=lambda c: order_key(c, now))
+        for candidate in due:
+            if self.room.full:
+                break
+            self.consider(candidate)
+        return self.grants
+
+    def _see(self, candidates: Sequence[Candidate]) -> None:
+        """Candidates that are new here may be work that idle work has to wait for."""
+        self.candidates = candidates
+        if self._idle_waits is False:
+            self._idle_waits = None
+            self.gates.clear()
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        return (*self.snapshot.groups, *self.ungrouped())
 
     def gate(self, group: Group | Candidate) -> WaitReason | None:
         """As :func:`gate`, each kind asked once."""
@@ -260,37 +289,33 @@ class _Decision:
     def idle_waits(self) -> bool:
         """Asked for idle work alone, and once."""
         if self._idle_waits is None:
-            self._idle_waits = _idle_must_wait(self.snapshot, self.now)
+            self._idle_waits = _idle_must_wait(self.snapshot, self.candidates, self.now)
         return self._idle_waits
 
     def consider(self, candidate: Candidate) -> None:
+        if self.gate(candidate) is not None:
+            return
         stage = (candidate.pipeline, candidate.stage)
-        if self.gate(candidate) is not None or self.probe_is_out(stage):
+        probe = self.probes(stage)
+        if probe and self.probe_is_out(stage):
             return
         missing = self.room.short(candidate.keys)
         if missing:
             self.reserve(candidate, missing)
             return
-        probe = self.snapshot.breakers.get(stage) is BreakerGate.PROBE
         self.room.take(candidate.keys)
-        self.granted[stage] = self.granted.get(stage, 0) + 1
         steps = age(candidate.ready_since, self.now)
-        aged = f" + {steps} for waiting" if steps else ""
-        text = f"{candidate.klass.value}, rank {candidate.rank}{aged}, priority {candidate.priority}"
-        self.grants.append(
-            Grant(
-                item_id=candidate.item_id,
-                pipeline=candidate.pipeline,
-                stage=candidate.stage,
-                probe=probe,
-                reason=f"{text}; the breaker's probe" if probe else text,
-            )
-        )
+        self.grants.append(Grant(candidate=candidate, steps=steps, probe=probe))
+
+    def probes(self, stage: StageKey) -> bool:
+        """Whether the stage's breaker lets exactly one run through."""
+        return self.snapshot.breakers.get(stage) is BreakerGate.PROBE
 
     def probe_is_out(self, stage: StageKey) -> bool:
-        return self.snapshot.breakers.get(stage) is BreakerGate.PROBE and stage in self.granted
+        return self.probes(stage) and any((g.pipeline, g.stage) == stage for g in self.grants)
 
-    def reserving(self) -> set[Kind]:
+    @cached_property
+    def may_reserve(self) -> set[Kind]:
         """What may hold units back: along each limited key the kind whose oldest item comes first.
 
         A kind that needs one limited key holds nothing back, and yet none behind it may reserve that key.
@@ -311,7 +336,7 @@ class _Decision:
     def reserve(self, candidate: Candidate, missing: list[str]) -> None:
         """Hold units back for the first of its kind that cannot run, if it has aged."""
         kind = _kind(candidate)
-        if kind not in self.may_reserve or age(candidate.ready_since, self.now) < 1:
+        if age(candidate.ready_since, self.now) < 1 or kind not in self.may_reserve:
             return
         self.may_reserve.remove(kind)
         for key in self.room.limited(candidate.keys):
@@ -329,7 +354,10 @@ class _Decision:
     def plan(self) -> Plan:
         waiting: dict[StageKey, WaitReason] = {}
         why: dict[StageKey, str] = {}
-        left = {stage: -count for stage, count in self.granted.items()}
+        left: dict[StageKey, int] = {}
+        for grant in self.grants:
+            stage = (grant.pipeline, grant.stage)
+            left[stage] = left.get(stage, 0) - 1
         for group in self.groups:
             stage = (group.pipeline, group.stage)
             left[stage] = left.get(stage, 0) + group.count
@@ -338,7 +366,7 @@ class _Decision:
             if stage not in waiting and left[stage] > 0:
                 waiting[stage], why[stage] = self.explain(group)
         opens = [self.snapshot.closed_until.get(stage) for stage in waiting]
-        opens += [c.not_before for c in self.snapshot.candidates]
+        opens += [c.not_before for c in self.candidates]
         wake_at = min((at for at in opens if at is not None and at > self.now), default=None)
         return Plan(
             grants=tuple(self.grants),
@@ -352,7 +380,7 @@ class _Decision:
         """Groups of candidates that came without one."""
         known = {(g.pipeline, g.stage) for g in self.snapshot.groups}
         loose: dict[StageKey, list[Candidate]] = {}
-        for candidate in self.snapshot.candidates:
+        for candidate in self.candidates:
             stage = (candidate.pipeline, candidate.stage)
             if stage not in known and candidate.due(self.now):
                 loose.setdefault(stage, []).append(candidate)
@@ -385,7 +413,7 @@ class _Decision:
         held = sum(r.key == key for r in self.reserved)
         reserved = f", {held} reserved for items that have waited long" if held else ""
         return (
-            f"{self.room.used[key]} of {limit_of(key, self.snapshot)} units of '{key}' are in use{reserved}"
+            f"{self.room.used(key)} of {limit_of(key, self.snapshot)} units of '{key}' are in use{reserved}"
         )
 
     def words(self, reason: WaitReason, group: Group) -> str:

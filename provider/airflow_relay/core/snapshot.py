@@ -94,14 +94,35 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """The decision to run one item now."""
+    """The decision to run one item now.
 
-    item_id: int
-    pipeline: str
-    stage: str
+    :param steps: aging steps that it has waited.
+    :param probe: it is the one run that an open breaker lets through.
+    """
+
+    candidate: Candidate
+    steps: int
     probe: bool = False
-    """It is the one run that an open breaker lets through."""
-    reason: str
+
+    @property
+    def item_id(self) -> int:
+        return self.candidate.item_id
+
+    @property
+    def pipeline(self) -> str:
+        return self.candidate.pipeline
+
+    @property
+    def stage(self) -> str:
+        return self.candidate.stage
+
+    @property
+    def reason(self) -> str:
+        """What its place in the order came from, for people."""
+        chosen = self.candidate
+        aged = f" + {self.steps} for waiting" if self.steps else ""
+        text = f"{chosen.klass.value}, rank {chosen.rank}{aged}, priority {chosen.priority}"
+        return f"{text}; the breaker's probe" if self.probe else text
 
 
 @dataclass(frozen=True, kw_only=True)

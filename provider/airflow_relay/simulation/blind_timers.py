@@ -45,7 +45,7 @@ class BlindTimersModel:
                 offset = self.changes.get("offset_minutes", 0) * limited or offset
                 limited += 1
             self._start(name, spec, offset * 60)
-        self.clock.env.run(until=self.days * 86_400)
+        self.clock.run_for(self.days * 86_400)
         self.recorder.extra["most_calls"] = self.service.most
         self.recorder.extra["calls_in_window"] = max(self._calls.values(), default=0)
         return self.recorder

@@ -4,31 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from heapq import heappop, heappush
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import simpy
 from croniter import croniter
+from simpy.events import NORMAL
 
 
 class Clock:
-    """A simpy environment with a calendar, and callbacks instead of one process for each small step."""
+    """A simpy environment with a calendar, and callbacks instead of one process for each small step.
+
+    Nearly all that happens in a simulation is such a callback. They have a queue of their own, since an event
+    around each would cost more than most of them do; numbered and ordered as simpy numbers and orders events,
+    so that the two kinds keep the order in which they were asked for.
+    """
 
     def __init__(self, start: datetime) -> None:
         self.env = simpy.Environment()
         self.start = start
+        self.seconds = 0.0
+        """Since the start."""
+        self._number = self.env._eid.__next__  # noqa: SLF001 - one numbering, so that there is one order
+        self._calls: list[tuple[float, int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._known, self._now = 0.0, start
 
-    @property
-    def seconds(self) -> float:
-        """Since the start."""
-        return self.env._now  # noqa: SLF001 - env.now is a property of the same
+    def run_for(self, seconds: float) -> None:
+        """Let so much time pass from the start; what is due at its very end does not happen any more."""
+        env, calls, events = self.env, self._calls, self.env._queue  # noqa: SLF001 - to see what comes first
+        while calls or events:
+            if calls and not (events and events[0][:3] < calls[0][:3]):
+                if calls[0][0] >= seconds:
+                    break
+                at, _, _, call, args = heappop(calls)
+                self.seconds = at
+                env._now = at  # noqa: SLF001 - for events that the call asks for
+                call(*args)
+            else:
+                if events[0][0] >= seconds:
+                    break
+                self.seconds = events[0][0]
+                env.step()
+        self.seconds = seconds
+        env._now = seconds  # noqa: SLF001 - as above
 
     def now(self) -> datetime:
         """The present moment, aware UTC."""
-        seconds = self.env._now  # noqa: SLF001 - as above
-        if self._known != seconds:
-            self._known, self._now = seconds, self.start + timedelta(seconds=seconds)
+        if self._known != self.seconds:
+            self._known, self._now = self.seconds, self.start + timedelta(seconds=self.seconds)
         return self._now
 
     def seconds_at(self, moment: datetime) -> float:
@@ -36,9 +60,8 @@ class Clock:
 
     def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         """Call later; calls of one instant come in the order in which they were asked for."""
-        event = self.env.timeout(max(0, seconds))
-        assert event.callbacks is not None
-        event.callbacks.append(lambda _: call(*args))
+        at = self.seconds + seconds if seconds > 0 else self.seconds
+        heappush(self._calls, (at, NORMAL, self._number(), call, args))
 
     def at(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         """Call at a time since the start; one that is past means now."""

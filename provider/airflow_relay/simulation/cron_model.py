@@ -54,7 +54,7 @@ class CronModel:
         entry = next(s.name for s in self.spec.stages if s.schedule is not None)
         for stage, times in self.slots.items():
             self.clock.each(iter(times), lambda s=stage: self._fire(s, entry=s == entry))  # type: ignore[misc]
-        self.clock.env.run(until=self.days * 86_400)
+        self.clock.run_for(self.days * 86_400)
         return self.recorder
 
     def _fire(self, stage: str, *, entry: bool) -> None:

@@ -55,7 +55,7 @@ class OvernightModel:
         hour, minute = map(int, self.spec.start.split(":"))
         begin = (hour * 60 + minute) * 60.0
         self.clock.each((begin + night * 86_400 for night in range(self.days)), self._dispatch)
-        self.clock.env.run(until=(self.days + 1) * 86_400)
+        self.clock.run_for((self.days + 1) * 86_400)
         return self.recorder
 
     def _dispatch(self) -> None:

@@ -60,7 +60,8 @@ class Level:
         self._hours = [0.0] * hours
 
     def change(self, by: int, at: float) -> None:
-        self._settle(at)
+        if at != self._since:
+            self._settle(at)
         self.now += by
 
     def _settle(self, at: float) -> None:
@@ -69,8 +70,11 @@ class Level:
         if not self.now or at <= since:
             return
         self._area += self.now * (at - since)
-        if since >= self._curve_end:
-            return
+        if since < self._curve_end:
+            self._spread(since, at)
+
+    def _spread(self, since: float, at: float) -> None:
+        """The same over the hours of the curve."""
         hour = int(since // HOUR)
         while hour < self._limit and since < at:
             until = min(at, (hour + 1) * HOUR)

@@ -81,7 +81,7 @@ class RelayModel:
             self.clock.each(_grid(every, self.days), self._sweep)
         if self.model.granted_at_ticks:
             self.clock.each(_grid(self._tick_seconds, self.days), self._tick)
-        self.clock.env.run(until=self.days * 86_400)
+        self.clock.run_for(self.days * 86_400)
         return self.recorder
 
     def _drawn(self, quantity: Quantity, purpose: Draw) -> Callable[[int], float]:
@@ -141,9 +141,10 @@ class RelayModel:
             self._start(run.id)
 
     def _start(self, run_id: int) -> None:
-        run = self.world.started(self.world.runs[run_id], self.clock.now())
+        run, clock = self.world.runs[run_id], self.clock
+        self.world.started(run, clock.now())
         if run.ready_since is not None:
-            self.recorder.waited(run.stage, self.clock.seconds - self.clock.seconds_at(run.ready_since))
+            self.recorder.waited(run.stage, clock.seconds - clock.seconds_at(run.ready_since))
         work = self.work[(run.pipeline, run.stage)]
         tries = self._tries.setdefault(run.item_id, {})
         tries[work.index] = number = tries.get(work.index, 0) + 1

@@ -24,8 +24,8 @@ class Sample:
     def add(self, value: float) -> None:
         self.count += 1
         self.total += value
-        self.low = min(self.low, value)
-        self.high = max(self.high, value)
+        if not self.low <= value <= self.high:
+            self.low, self.high = min(self.low, value), max(self.high, value)
         if len(self._kept) < KEPT:
             self._kept.append(value)
             self._sorted = False

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_relay.core import breaker as breaker_rules
 from airflow_relay.core import dispatch as dispatch_rules
 from airflow_relay.core import lifecycle, recovery
-from airflow_relay.core.breaker import Breaker, BreakerGate, BreakerSettings, BreakerState, Step
+from airflow_relay.core.breaker import Breaker, BreakerGate, BreakerSettings, BreakerState
 from airflow_relay.core.capacity import free_units
 from airflow_relay.core.completion import Completion
 from airflow_relay.core.errors.taxonomy import RETRYABLE, ErrorClass
@@ -115,25 +115,24 @@ class World:
         return item
 
     def perform(self, item: Item, change: Change) -> Item:
-        """Apply a change; the item's place in the queue follows its state."""
+        """Apply a change to the item; its place in the queue follows its state."""
         return self._move(item, change.at, change.set)
 
     def _move(self, item: Item, at: datetime, fields: Mapping[str, Any]) -> Item:
-        after: Item = object.__new__(Item)  # as ``changed``, with one copy less
-        values = item.__dict__.copy()
-        values["last_activity_at"] = at
-        values.update(fields)
-        object.__setattr__(after, "__dict__", values)
-        self.items[item.id] = after
-        if item.state is ItemState.READY:
+        before = item.state
+        row = vars(item)  # in place, as SQL changes a row: copies would cost more than the rules
+        row["last_activity_at"] = at
+        row.update(fields)
+        after = item.state
+        if before is ItemState.READY:
             self.queue.remove(item.id)
-        elif item.state is ItemState.FAILED:
+        elif before is ItemState.FAILED:
             self.failed.discard(item.id)
-        if after.state is ItemState.READY:
-            self.queue.add(after)
-        elif after.state is ItemState.FAILED:
+        if after is ItemState.READY:
+            self.queue.add(item)
+        elif after is ItemState.FAILED:
             self.failed.add(item.id)
-        return after
+        return item
 
     def forget(self, item_id: int) -> None:
         """A finished item leaves the simulation, so that its memory does not grow."""
@@ -180,24 +179,23 @@ class World:
         groups = self.queue.groups()
         if not groups:
             return [], None
-        bare = self.snapshot(now, groups)
+        snapshot = self.snapshot(now, groups)
+        decision = dispatch_rules.Decision(snapshot, now)
         candidates = [
-            c
-            for g in groups
-            if (most := dispatch_rules.wanted(g, bare, now))
-            for c in self.queue.first(g, most, now)
+            candidate
+            for group in groups
+            if (most := decision.wanted(group))
+            for candidate in self.queue.first(group, most, now)
         ]
-        wake = min((at for at in bare.closed_until.values() if at is not None), default=None)
-        if not candidates:
-            return [], wake
-        granted = dispatch_rules.grants(changed(bare, candidates=candidates), now)
+        granted = decision.decide(candidates)
+        wake = min((at for at in snapshot.closed_until.values() if at is not None), default=None)
         return [self._grant(grant.item_id, probe=grant.probe, now=now) for grant in granted], wake
 
     def _grant(self, item_id: int, *, probe: bool, now: datetime) -> Run:
         item = self.items[item_id]
         if item.recovering:
             zone = self.pipelines[item.pipeline].timezone
-            item = self._move(item, now, recovery.charge(item, now=now, timezone=zone))
+            self._move(item, now, recovery.charge(item, now=now, timezone=zone))
         self._next_run += 1
         epoch = item.epoch + 1
         run = changed(
@@ -218,7 +216,8 @@ class World:
         self._slots(item.keys, 1)
         self.active_classes[run.klass] += 1
         if probe:
-            self._breaker(run, lambda b: breaker_rules.probe_granted(b, run_id=run.id))
+            stage = (run.pipeline, run.stage)
+            self._set_breaker(stage, breaker_rules.probe_granted(self.breakers[stage], run_id=run.id).breaker)
         return run
 
     def _run_of(self, item: Item) -> Run:
@@ -248,11 +247,10 @@ class World:
             if key in self.limits:
                 self.on_slot(key, by)
 
-    def started(self, run: Run, now: datetime) -> Run:
+    def started(self, run: Run, now: datetime) -> None:
         """The run's first guarded task begins."""
-        run = self.runs[run.id] = changed(run, started_at=now)
+        vars(run)["started_at"] = now  # in place, as in ``_move``
         self._move(self.items[run.item_id], now, {"state": ItemState.RUNNING})
-        return run
 
     # --- the end of a run -------------------------------------------------------------------------------
 
@@ -269,27 +267,23 @@ class World:
         else:
             retryable = ErrorClass(completion.error_class or ErrorClass.UNKNOWN) in RETRYABLE
             change = lifecycle.failed(run=run, completion=completion, retryable=retryable, now=now)
-        self._breaker(
-            run,
-            lambda b: breaker_rules.run_ended(
-                b,
-                result=completion.result,
-                error_class=completion.error_class,
-                run_id=run.id,
-                now=now,
-                settings=self.settings,
-            ),
-        )
-        return self.perform(item, change)
-
-    def _breaker(self, run: Run, rule: Callable[[Breaker], Step]) -> None:
         stage = (run.pipeline, run.stage)
         before = self.breakers.get(stage, _NEVER_TRIPPED)
-        after = rule(before).breaker
-        if after is before:
-            return
-        self.breakers[stage] = after
-        if after.state is BreakerState.CLOSED:
+        after = breaker_rules.run_ended(
+            before,
+            result=completion.result,
+            error_class=completion.error_class,
+            run_id=run.id,
+            now=now,
+            settings=self.settings,
+        ).breaker
+        if after is not before:
+            self._set_breaker(stage, after)
+        return self.perform(item, change)
+
+    def _set_breaker(self, stage: StageKey, breaker: Breaker) -> None:
+        self.breakers[stage] = breaker
+        if breaker.state is BreakerState.CLOSED:
             self.tripped.discard(stage)
         else:
             self.tripped.add(stage)
