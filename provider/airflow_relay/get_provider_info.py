@@ -36,7 +36,7 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-name": "Relay agent server",
             },
         ],
-        "extra-links": ["airflow_relay.links.ItemLogLink"],
+        "extra-links": ["airflow_relay.links.ItemLogLink", "airflow_relay.links.TriggeredRunLink"],
         "cli": ["airflow_relay.cli.definition.get_relay_commands"],
         "config": {
             "relay": {

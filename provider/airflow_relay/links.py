@@ -27,6 +27,20 @@ def item_log(item_id: int) -> str:
     return f"{base_url()}{PREFIX}/items/{item_id}"
 
 
+class TriggeredRunLink(BaseOperatorLink):
+    """A button at each task that triggers: to the run that it started in the DAG that the graph shows.
+
+    Airflow's own link for this asks the API server for what the task has just sent there.
+    """
+
+    name = "Triggered DAG"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002 - the base's signature
+        """Empty while no run was started there. Airflow asks when the task has ended, in its process."""
+        run = operator.triggered_run
+        return "" if run is None else f"{base_url()}/dags/{run.dag_id}/runs/{run.run_id}"
+
+
 class ItemLogLink(BaseOperatorLink):
     """A button at the hand-off of each run: to the log of the item that the run served."""
 
@@ -34,7 +48,5 @@ class ItemLogLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:  # noqa: ARG002 - the base's signature
         """Empty for a run without an item."""
-        from airflow_relay.hooks.ledger import get_ledger  # noqa: PLC0415 - DAG parsing needs no ledger
-
-        run = get_ledger().find_run(ti_key.dag_id, ti_key.run_id)
+        run = operator.served_run
         return "" if run is None else item_log(run.item_id)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import delete, text, update
 
 from airflow_relay.hooks import conditions
 from airflow_relay.ledger.engine import engine_for
 from airflow_relay.ledger.migrate import upgrade
-from airflow_relay.ledger.schema import meta, metadata
+from airflow_relay.ledger.schema import OBSERVATION, meta, metadata
 from airflow_relay.ledger.store import Ledger
 from support.pipelines import Driver, MemoryObjects, line, loop
 from support.sweeping import Sweeper
@@ -40,10 +40,11 @@ def migrated_postgres(postgres_database: str) -> str:
 
 
 def empty(url: str) -> None:
-    """Remove every row but the ledger's identity."""
+    """Remove every row but the ledger's identity and its lock."""
     tables = ", ".join(t.name for t in metadata.sorted_tables if t.name != "meta")
     with engine_for(url).begin() as conn:
         conn.execute(text(f"TRUNCATE {tables} RESTART IDENTITY"))
+        conn.execute(delete(meta).where(meta.c.name == OBSERVATION))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -91,5 +92,5 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
     """Variables and pause states that a test sets."""
     fake = Airflow()
     monkeypatch.setattr(conditions, "_variable", fake.variables.get)
-    monkeypatch.setattr(conditions, "_paused", lambda dags: frozenset(fake.paused & set(dags)))
+    monkeypatch.setattr(conditions, "_pause_states", lambda dags: {dag: dag in fake.paused for dag in dags})
     return fake

@@ -45,7 +45,7 @@ class Airflow:
         self.missing: set[str] = set()
         self.started: list[str] = []
         monkeypatch.setattr(hand_off, "get_ledger", lambda: ledger)
-        monkeypatch.setattr(hand_off, "read_conditions", conditions)
+        monkeypatch.setattr(hand_off, "recent_conditions", conditions)
         monkeypatch.setattr(hand_off.metrics, "run_ended", lambda *_, **__: None)
         monkeypatch.setattr(compat, "task_states", lambda _, runs: {runs[0]: {"work": "success"}})
         monkeypatch.setattr(compat, "trigger_dag_run", self.trigger)

@@ -125,6 +125,7 @@ def test_delete_of_a_run_is_noticed_by_the_next_tick(relay: RelayOnAirflow) -> N
 
 def test_a_paused_stage_keeps_its_items_waiting_and_unpausing_serves_them_once(relay: RelayOnAirflow) -> None:
     relay.api.pause(relay.dag("choose"))
+    relay.tick()  # a hand-off goes by what the tick has seen
     try:
         key = relay.start("paused")
         item = relay.wait_for(key, ItemState.READY, stage="choose")

@@ -76,6 +76,7 @@ def test_items_show_and_log_tell_of_a_run_on_airflow(relay: RelayOnAirflow, done
 
 def test_a_paused_dag_is_the_reason_that_items_names(relay: RelayOnAirflow) -> None:
     relay.api.pause(relay.dag("second"))
+    relay.tick()  # a hand-off goes by what the tick has seen
     try:
         key = relay.start("paused")
         relay.wait_for(key, ItemState.READY, stage="second")

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     A grant that cannot be sent stays in the outbox for the tick, and the exit code is 1.
     """
     from airflow_relay.compat import TargetDagError  # noqa: PLC0415 - loads Airflow's SDK
-    from airflow_relay.hooks.conditions import read_conditions  # noqa: PLC0415 - see above
+    from airflow_relay.hooks.conditions import renew_conditions  # noqa: PLC0415 - see above
     from airflow_relay.operators.trigger import send_grants  # noqa: PLC0415 - see above
 
     ledger, now = open_ledger(), utcnow()
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             "is granted from here. The tick does it.",
             USAGE,
         )
-    grants = actions.dispatch(ledger, read_conditions(ledger, now), now=now)
+    grants = actions.dispatch(ledger, renew_conditions(ledger, now), now=now)
     known = {grant.id for grant in grants}
     lost = [grant for grant in ledger.unconfirmed(now) if grant.id not in known]
     waiting: str | None = None

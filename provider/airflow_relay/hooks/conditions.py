@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -19,31 +20,76 @@ from airflow_relay.core.limits import (
     parse_limits,
 )
 from airflow_relay.core.snapshot import Conditions
-from airflow_relay.ledger import governing, ready
+from airflow_relay.ledger import governing, observations, ready
+from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.observations import Observation
 from airflow_relay.ledger.store import Ledger
 
 log: Final = logging.getLogger(__name__)
 
 
 def read_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = ()) -> Conditions:
-    """Limits, holds, budgets and pause states. Invalid entries are logged by name, the valid ones are used.
+    """Limits, holds, budgets and pause states, as Airflow has them now.
+
+    Invalid entries are logged by name, the valid ones are used.
 
     :param targets: DAGs that the coming transaction may make ready, beside those that have ready items.
     """
-    limits, problems = parse_limits(_variable(LIMITS_VARIABLE))
-    holds, more = parse_holds(_variable(HOLD_VARIABLE), now)
-    for problem in (*problems, *more):
-        log.warning("%s", problem)
     with ledger.read() as tx:
         dags = ready.dags(tx) | set(targets)
-        states = governing.adaptive_states(tx) if limits.adaptive else {}
-        used = governing.tokens_today(tx, limits.budgets, now) if limits.budgets else {}
-        set_by_hand = governing.holds(tx, now)
+    seen = _ask(dags, now)
+    with ledger.read() as tx:
+        return _conditions(tx, seen, dags, now)
+
+
+def renew_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = ()) -> Conditions:
+    """The same, kept for hand-offs, with the pause states of all DAGs that they have asked about."""
+    with ledger.read() as tx:
+        dags = ready.dags(tx) | set(targets)
+        before = observations.load(tx)
+    seen = _ask(dags | (before.paused.keys() if before else set()), now)
+    with ledger.dispatcher() as tx:
+        observations.keep(tx, seen)
+        return _conditions(tx, seen, dags, now)
+
+
+def recent_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = ()) -> Conditions:
+    """The same, not older than a minute; what nobody has asked about in that time is asked for and kept."""
+    with ledger.read() as tx:
+        dags = ready.dags(tx) | set(targets)
+        seen = observations.load(tx)
+        if seen is not None and seen.is_recent(now) and dags <= seen.paused.keys():
+            return _conditions(tx, seen, dags, now)
+    if seen is not None and seen.is_recent(now):
+        seen = replace(seen, paused={**seen.paused, **_pause_states(dags - seen.paused.keys())})
+    else:
+        seen = _ask(dags, now)
+    with ledger.dispatcher() as tx:
+        observations.keep(tx, seen)
+        return _conditions(tx, seen, dags, now)
+
+
+def _ask(dags: Collection[str], now: datetime) -> Observation:
+    return Observation(
+        at=now,
+        limits=_variable(LIMITS_VARIABLE),
+        holds=_variable(HOLD_VARIABLE),
+        paused=_pause_states(dags),
+    )
+
+
+def _conditions(tx: Tx, seen: Observation, dags: Collection[str], now: datetime) -> Conditions:
+    limits, problems = parse_limits(seen.limits)
+    holds, more = parse_holds(seen.holds, now)
+    for problem in (*problems, *more):
+        log.warning("%s", problem)
+    states = governing.adaptive_states(tx) if limits.adaptive else {}
+    used = governing.tokens_today(tx, limits.budgets, now) if limits.budgets else {}
     return Conditions(
         limits=limits.effective(states),
         adaptive=limits.adaptive,
-        holds={scope: hold.reason for scope, hold in {**holds, **set_by_hand}.items()},
-        paused_dags=_paused(dags),
+        holds={scope: hold.reason for scope, hold in {**holds, **governing.holds(tx, now)}.items()},
+        paused_dags=seen.paused_among(dags),
         over_budget=over_budget(limits.budgets, used),
     )
 
@@ -64,9 +110,10 @@ def _variable(name: str) -> str | None:
     return metadata.variable(name)
 
 
-def _paused(dags: Collection[str]) -> frozenset[str]:
+def _pause_states(dags: Collection[str]) -> dict[str, bool]:
     if compat.in_task_process():
-        return frozenset(dag for dag in sorted(dags) if compat.is_dag_paused(dag))
+        return {dag: compat.is_dag_paused(dag) for dag in sorted(dags)}
     from airflow_relay import metadata  # noqa: PLC0415 - see above
 
-    return metadata.paused_dags(dags)
+    paused = metadata.paused_dags(dags)
+    return {dag: dag in paused for dag in dags}

@@ -23,7 +23,10 @@ def digest_of(pipeline: Pipeline) -> str:
 def is_current(tx: Tx, pipeline: Pipeline) -> bool:
     """Whether the ledger has this very declaration."""
     known = tx.conn.execute(select(pipelines.c.digest).where(pipelines.c.name == pipeline.name)).scalar()
-    return known == digest_of(pipeline)
+    if known != digest_of(pipeline):
+        return False
+    _read.setdefault(known, pipeline)
+    return True
 
 
 def declare(tx: Tx, pipeline: Pipeline, now: datetime) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from airflow_relay.core import guard as rules
 from airflow_relay.core.completion import StageShape
@@ -33,22 +34,24 @@ class Guarded:
 
 def look(tx: Tx, dag_id: str, run_id: str) -> tuple[Run | None, Item | None, str]:
     """Run, item and the ledger's identity by one statement: what every guarded task pays."""
-    identity = select(meta.c.value).where(meta.c.name == "ledger_id").scalar_subquery().label("identity")
-    query = (
-        select(
-            run_table,
-            identity,
-            *(c.label(f"item__{c.name}") for c in item_table.columns),
-        )
-        .join(item_table, item_table.c.id == run_table.c.item_id)
-        .where(run_table.c.dag_id == dag_id, run_table.c.run_id == run_id)
-    )
-    row = tx.conn.execute(query).one_or_none()
+    row = tx.conn.execute(_LOOK, {"of_dag": dag_id, "of_run": run_id}).one_or_none()
     if row is None:
         return None, None, tx.ledger_id
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's public accessor
     item = codec.item_from({c.name: values[f"item__{c.name}"] for c in item_table.columns})
     return codec.run_from(row), item, row.identity
+
+
+# Building such a statement costs a task more than running it.
+_LOOK: Final = (
+    select(
+        run_table,
+        select(meta.c.value).where(meta.c.name == "ledger_id").scalar_subquery().label("identity"),
+        *(c.label(f"item__{c.name}") for c in item_table.columns),
+    )
+    .join(item_table, item_table.c.id == run_table.c.item_id)
+    .where(run_table.c.dag_id == bindparam("of_dag"), run_table.c.run_id == bindparam("of_run"))
+)
 
 
 def decide(

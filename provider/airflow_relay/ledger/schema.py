@@ -64,6 +64,9 @@ version = table(VERSION_TABLE, column("version_num", String(32)))
 DISPATCHER_LOCK: Final = "dispatcher"
 """The row of ``meta`` that is the dispatcher's lock."""
 
+OBSERVATION: Final = "observation"
+"""The row of ``meta`` with what Airflow last said (:mod:`airflow_relay.ledger.observations`)."""
+
 meta = Table(
     "meta",
     metadata,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from airflow_relay.core.completion import Completion, StageShape
 from airflow_relay.core.guard import GuardAction
@@ -65,10 +65,14 @@ class Ledger:
         :raises LedgerNotReadyError: the ledger does not answer, has no tables, or those of another version.
         """
         if self._identity is None:
-            revision = select(version.c.version_num).scalar_subquery().label("revision")
-            query = select(meta.c.value, revision).where(meta.c.name == "ledger_id")
             with connected(self.url, write=False) as conn:
-                found = conn.execute(query).one_or_none()
+                return self._identify(conn)
+        return self._identity
+
+    def _identify(self, conn: Connection) -> str:
+        """The identity, asked for in a transaction that is open anyway, and once in a process."""
+        if self._identity is None:
+            found = conn.execute(_IDENTITY).one_or_none()
             if found is None:
                 raise LedgerNotReadyError(f"{self!r} has no identity: run `airflow relay init`.")
             if found.revision != REVISION:
@@ -82,16 +86,14 @@ class Ledger:
     @contextmanager
     def read(self) -> Iterator[Tx]:
         """A transaction that only reads; it blocks nobody."""
-        ledger_id = self.ledger_id
         with connected(self.url, write=False) as conn:
-            yield Tx(conn, ledger_id)
+            yield Tx(conn, self._identify(conn))
 
     @contextmanager
     def write(self) -> Iterator[Tx]:
         """A short transaction that writes. No HTTP call, no upload inside."""
-        ledger_id = self.ledger_id
         with connected(self.url, write=True) as conn:
-            yield Tx(conn, ledger_id)
+            yield Tx(conn, self._identify(conn))
 
     @contextmanager
     def dispatcher(self) -> Iterator[Tx]:
@@ -228,7 +230,9 @@ class Ledger:
         if not _changes_something(guarded):
             return guarded
         with self.write() as tx:
-            guarded = _locked(tx, decide)
+            if guarded.item is not None:
+                items.locked(tx, guarded.item.id)
+            guarded = decide(tx)
             if guarded.decision.action in _REOPENS:
                 return guarded
             return guarding.perform(
@@ -306,6 +310,10 @@ class Ledger:
             )
 
 
+_IDENTITY = select(meta.c.value, select(version.c.version_num).scalar_subquery().label("revision")).where(
+    meta.c.name == "ledger_id"
+)
+
 _REOPENS = frozenset({GuardAction.REOPEN, GuardAction.REWIND})
 
 
@@ -317,12 +325,3 @@ def _changes_something(guarded: Guarded) -> bool:
     if decision.action is GuardAction.GO_ON and run.started_at is None:
         return True
     return decision.record_clear
-
-
-def _locked(tx: Tx, decide: Any) -> Guarded:
-    """Decide on locked rows."""
-    guarded: Guarded = decide(tx)
-    if guarded.item is not None:
-        items.locked(tx, guarded.item.id)
-        guarded = decide(tx)
-    return guarded

@@ -51,7 +51,7 @@ class AdminAction(RelayTrigger):
         log.info("%s", done.text)
         now = utcnow()
         grants = ledger.dispatch(read_conditions(ledger, now), now)
-        sent = self.send(ledger, context, grants)
+        sent = self.send(ledger, grants)
         return {
             "changed": done.changed,
             "text": done.text,

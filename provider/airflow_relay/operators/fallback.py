@@ -32,7 +32,7 @@ class FallbackServe(RelayTrigger):
         self.pipeline = pipeline
         self.stage = stage
 
-    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
+    def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         """Returns ``{"refired": [key], "sent": n, "text"}``.
 
         :raises TargetDagError: the stage's DAG is missing or broken; the grant stays in the outbox.
@@ -40,7 +40,7 @@ class FallbackServe(RelayTrigger):
         refired, problem = serve_stage(Scope(self.pipeline, self.stage))
         ledger, now = get_ledger(), utcnow()
         grants = ledger.dispatch(read_conditions(ledger, now), now)
-        sent = self.send(ledger, context, grants)
+        sent = self.send(ledger, grants)
         text = f"{len(refired)} failed items refired, {len(sent)} grants sent.{problem}"
         log.info("%s", text)
         return {"refired": [item.key for item in refired], "sent": len(sent), "text": text}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from airflow_relay.core.pipeline import End, Pipeline
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState, RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
-from airflow_relay.hooks.conditions import read_conditions
+from airflow_relay.hooks.conditions import recent_conditions
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.registering import found_by_intake
@@ -81,6 +82,7 @@ class HandOff(RelayTrigger):
         kwargs.setdefault("retry_exponential_backoff", True)
         kwargs.setdefault("max_retry_delay", timedelta(minutes=5))
         super().__init__(trigger_dag_id=self._shown_target(), **kwargs)
+        self.served_run: Run | None = None
 
     def _shown_target(self) -> str:
         declared = self.pipeline.stage(self.stage)
@@ -94,25 +96,39 @@ class HandOff(RelayTrigger):
         :raises TargetDagError: the next DAG is missing; everything is recorded and a retry sends again.
         """
         ledger, dag_run = get_ledger(), context["dag_run"]
-        run, item = ledger.look(dag_run.dag_id, dag_run.run_id)
-        states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
-        completion = completion_of(states, self.shape)
+        with ThreadPoolExecutor(max_workers=1) as aside:
+            # The next stage waits for both answers: the ledger is connected to while Airflow is asked.
+            looked = aside.submit(ledger.look, dag_run.dag_id, dag_run.run_id)
+            states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
+            completion = completion_of(states, self.shape)
+            returned = self._returned(context) if completion.result is RunResult.SUCCESS else None
+            run, item = looked.result()
+        self.served_run = run
         if run is None or item is None:
             if asked_item(context) and completion.result is RunResult.FAILED:
                 raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. The run has no item.")
             return self._take_in(ledger, context)
         text = "The run was closed before."
         if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
-            completion, text = self._close(ledger, context, run, item.key, completion)
+            completion, text = self._close(
+                ledger, context, run, key=item.key, completion=completion, returned=returned
+            )
         else:
-            self.send(ledger, context, [])
+            self.send(ledger, [])
         log.info("%s", text)
         if completion.result is RunResult.FAILED:
             raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. {text}")
         return None
 
     def _close(
-        self, ledger: Ledger, context: Mapping[str, Any], run: Run, key: str, completion: Completion
+        self,
+        ledger: Ledger,
+        context: Mapping[str, Any],
+        run: Run,
+        *,
+        key: str,
+        completion: Completion,
+        returned: Any,
     ) -> tuple[Completion, str]:
         stored = None
         if completion.result is RunResult.SUCCESS:
@@ -122,12 +138,12 @@ class HandOff(RelayTrigger):
                 key=key,
                 pipeline=self.pipeline,
                 completion=completion,
-                returned=self._returned(context),
+                returned=returned,
                 keeps_result=self.shape.result_task_id is not None,
             )
         now = utcnow()
         targets = {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
-        conditions = read_conditions(ledger, now, targets=targets)
+        conditions = recent_conditions(ledger, now, targets=targets)
         crash_point(CrashPoint.HAND_OFF_BEFORE_COMMIT)
         done = ledger.hand_off(
             run,
@@ -139,23 +155,26 @@ class HandOff(RelayTrigger):
             now=now,
         )
         crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
-        self.send(ledger, context, done.grants)
+        self.send(ledger, done.grants, keys={run.item_id: key})
         _check_reachable(done.closed.item, conditions)
         if not done.closed.already:
             metrics.run_ended(done.closed.run, result=completion.result, now=now)
         return completion, done.closed.text
 
-    def send(self, ledger: Ledger, context: Mapping[str, Any], grants: Iterable[Run]) -> list[Run]:
+    def send(
+        self, ledger: Ledger, grants: Iterable[Run], *, keys: Mapping[int, str] | None = None
+    ) -> list[Run]:
         """Send the grants of this pipeline, then those of others and those whose sender was lost.
 
+        :param keys: see :func:`send_grants`.
         :raises TargetDagError: a DAG of this pipeline is missing or broken. One of another pipeline is only
             logged here: its own stages and the tick fail by it.
         """
         grants = list(grants)
         own = [g for g in grants if g.pipeline == self.pipeline.name]
         try:
-            sent = send_grants(ledger, own)
-            self.link(context, sent)
+            sent = send_grants(ledger, own, keys=keys)
+            self.note_triggered(sent)
         finally:
             others = [g for g in grants if g.pipeline != self.pipeline.name]
             self._send_for_others(ledger, [*others, *ledger.unconfirmed(utcnow())])
@@ -182,13 +201,13 @@ class HandOff(RelayTrigger):
             return {"skipped": skipped}
         found = found_by_intake(self.intake())
         now = utcnow()
-        conditions = read_conditions(ledger, now, targets=[self.pipeline.dag_id(self.stage)])
+        conditions = recent_conditions(ledger, now, targets=[self.pipeline.dag_id(self.stage)])
         registered, grants = ledger.intake(self.pipeline, found, conditions, now)
         crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
         log.info(
             "%d new items, %d known, %d granted", len(registered.new), len(registered.known), len(grants)
         )
-        self.send(ledger, context, grants)
+        self.send(ledger, grants)
         return {"new": list(registered.new), "known": len(registered.known), "granted": len(grants)}
 
 

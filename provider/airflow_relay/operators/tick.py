@@ -15,7 +15,7 @@ from airflow_relay.core.breaker import BreakerGate
 from airflow_relay.core.item import Run
 from airflow_relay.core.watch import TICK
 from airflow_relay.crash import CrashPoint, crash_point
-from airflow_relay.hooks.conditions import read_conditions
+from airflow_relay.hooks.conditions import read_conditions, renew_conditions
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import breakers, governing, runs
 from airflow_relay.ledger.store import Ledger
@@ -45,7 +45,7 @@ class Tick(RelayTrigger):
         ledger, now = get_ledger(), utcnow()
         with ledger.read() as tx:
             held = runs.open_runs(tx)
-        conditions = read_conditions(ledger, now, targets={r.dag_id for r in held})
+        conditions = renew_conditions(ledger, now, targets={r.dag_id for r in held})
         examined = reconcile.examine(held, paused_dags=conditions.paused_dags)
         grants = reconcile.record_ends(ledger, examined, conditions=conditions, ti=context["ti"])
         grants += reconcile.end_overdue(ledger, conditions=conditions, now=now)
@@ -58,7 +58,7 @@ class Tick(RelayTrigger):
         with ledger.write() as tx:
             governing.beat(tx, TICK, utcnow(), {"granted": len(grants), "open": len(held)})
         try:
-            sent = self._send_all(ledger, context, grants)
+            sent = self._send_all(ledger, grants)
         finally:
             # A broken DAG fails the tick; people still hear of it, and of everything else.
             told = self._tell_people(ledger, context)
@@ -72,12 +72,12 @@ class Tick(RelayTrigger):
         log.info("Tick: %s", figures)
         return figures
 
-    def _send_all(self, ledger: Ledger, context: Mapping[str, Any], grants: list[Run]) -> list[Run]:
+    def _send_all(self, ledger: Ledger, grants: list[Run]) -> list[Run]:
         try:
-            return self.send(ledger, context, grants)
+            return self.send(ledger, grants)
         except TargetDagError:
             # What it has taken back leaves room for others.
-            self.send(ledger, context, ledger.dispatch(read_conditions(ledger, utcnow()), utcnow()))
+            self.send(ledger, ledger.dispatch(read_conditions(ledger, utcnow()), utcnow()))
             raise
 
     def _tell_people(self, ledger: Ledger, context: Mapping[str, Any]) -> dict[str, int]:

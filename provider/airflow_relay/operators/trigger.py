@@ -27,12 +27,17 @@ def conf_of(run: Run, key: str) -> dict[str, Any]:
 
 
 def send_grants(
-    ledger: Ledger, grants: Iterable[Run], *, trigger: Callable[..., bool] | None = None
+    ledger: Ledger,
+    grants: Iterable[Run],
+    *,
+    keys: Mapping[int, str] | None = None,
+    trigger: Callable[..., bool] | None = None,
 ) -> list[Run]:
     """Trigger a DAG run for each grant, then confirm them.
 
     A run that exists already under its own run id is confirmed like a new one.
 
+    :param keys: item → key, of the items whose key the caller knows.
     :param trigger: starts one run; by default :func:`~airflow_relay.compat.trigger_dag_run`, for tasks.
     :return: the grants sent.
     :raises TargetDagError: at least one DAG is missing or broken. The others were sent all the same. Its
@@ -41,8 +46,7 @@ def send_grants(
     grants = list(grants)
     if not grants:
         return []
-    with ledger.read() as tx:
-        keys = {i.id: i.key for i in items.by_ids(tx, {g.item_id for g in grants})}
+    keys = _with_keys(ledger, keys or {}, {g.item_id for g in grants})
     sent: list[Run] = []
     failures: list[tuple[Run, compat.TargetDagError]] = []
     for grant in grants:
@@ -66,6 +70,13 @@ def send_grants(
     if failures:
         _take_back(ledger, failures)
     return sent
+
+
+def _with_keys(ledger: Ledger, known: Mapping[int, str], wanted: set[int]) -> Mapping[int, str]:
+    if wanted <= known.keys():
+        return known
+    with ledger.read() as tx:
+        return {item.id: item.key for item in items.by_ids(tx, wanted)}
 
 
 def plain_text(key: str) -> str:
@@ -97,28 +108,29 @@ class RelayTrigger(TriggerDagRunOperator):
     :param trigger_dag_id: the DAG that the graph shows as the target; grants name their own.
     """
 
-    template_fields = ("trigger_dag_id",)
+    # Nothing here is a template, and Airflow sends what it has rendered to the API server before each start.
+    template_fields = ()
+    operator_extra_links = [links.TriggeredRunLink()]  # noqa: RUF012 - Airflow's own way
 
     def __init__(self, *, trigger_dag_id: str, **kwargs: Any) -> None:
         super().__init__(trigger_dag_id=trigger_dag_id, **kwargs)
+        self.triggered_run: Run | None = None
 
-    def execute(self, context: Mapping[str, Any]) -> Any:
+    def execute(self, context: Mapping[str, Any]) -> Any:  # noqa: ARG002 - Airflow's signature
         """Dispatch and send. Returns the number of grants sent."""
         ledger, now = get_ledger(), utcnow()
         grants = ledger.dispatch(read_conditions(ledger, now), now)
-        return len(self.send(ledger, context, grants))
+        return len(self.send(ledger, grants))
 
-    def send(self, ledger: Ledger, context: Mapping[str, Any], grants: Iterable[Run]) -> list[Run]:
-        """Send these grants and those whose sender was lost, and leave the link for the UI.
+    def send(self, ledger: Ledger, grants: Iterable[Run]) -> list[Run]:
+        """Send these grants and those whose sender was lost, and note the run for the link in the UI.
 
         :raises TargetDagError: see :func:`send_grants`.
         """
         sent = send_grants(ledger, [*grants, *ledger.unconfirmed(utcnow())])
-        self.link(context, sent)
+        self.note_triggered(sent)
         return sent
 
-    def link(self, context: Mapping[str, Any], sent: Iterable[Run]) -> None:
-        """Leave the link to the run that was started in the DAG that the graph shows."""
-        own = next((g for g in sent if g.dag_id == self.trigger_dag_id), None)
-        if own is not None:
-            context["ti"].xcom_push(key="trigger_run_id", value=own.run_id)
+    def note_triggered(self, sent: Iterable[Run]) -> None:
+        """Note the run that was started in the DAG that the graph shows."""
+        self.triggered_run = next((g for g in sent if g.dag_id == self.trigger_dag_id), None)

@@ -55,11 +55,19 @@ def test_loading_the_plugin_loads_no_web_framework():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_button_of_a_run_leads_to_its_item(drive, ledger, monkeypatch):
-    monkeypatch.setattr("airflow_relay.hooks.ledger.get_ledger", lambda: ledger)
+def test_the_button_of_a_run_leads_to_its_item(drive, ledger):
     item = drive.item("second-in-line")
     with ledger.read() as tx:
         run = runs.newest(tx, item.id)
-    link = links.ItemLogLink().get_link(None, ti_key=SimpleNamespace(dag_id=run.dag_id, run_id=run.run_id))
+    link = links.ItemLogLink().get_link(SimpleNamespace(served_run=run), ti_key=None)
     assert link.endswith(f"/relay/items/{item.id}")
-    assert links.ItemLogLink().get_link(None, ti_key=SimpleNamespace(dag_id="other", run_id="manual")) == ""
+    assert links.ItemLogLink().get_link(SimpleNamespace(served_run=None), ti_key=None) == ""
+
+
+def test_the_button_of_a_task_leads_to_the_run_that_it_started(drive, ledger):
+    item = drive.item("second-in-line")
+    with ledger.read() as tx:
+        run = runs.newest(tx, item.id)
+    link = links.TriggeredRunLink().get_link(SimpleNamespace(triggered_run=run), ti_key=None)
+    assert link.endswith(f"/dags/{run.dag_id}/runs/{run.run_id}")
+    assert links.TriggeredRunLink().get_link(SimpleNamespace(triggered_run=None), ti_key=None) == ""
