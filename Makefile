@@ -15,6 +15,8 @@ export XDG_CACHE_HOME := $(CURDIR)/.work/cache
 export TMPDIR := $(CURDIR)/.work/tmp
 export AIRFLOW_HOME := $(CURDIR)/.work/airflow
 export PYTHONPATH :=
+# Airflow starts a process for everything; without bytecode each of them compiles for seconds what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help env demo-stop setup test test-unit test-integration test-airflow test-kills test-crash lint format demo bench results-twin constraints wheel clean
 

@@ -31,6 +31,7 @@ MODULES = (
     "pendulum",
     "sqlalchemy",
     "airflow.sdk",
+    "airflow.sdk.execution_time.cache",
     "airflow.sdk.execution_time.supervisor",
     "airflow.sdk.execution_time.task_runner",
     "airflow.dag_processing.dagbag",
