@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_instance import AirflowInstance
+from airflow_relay.core.guard import REWIND_BURST
 from airflow_relay.core.states import ItemState, RunResult, RunState
 from integration.relay_on_airflow import RelayOnAirflow
 
@@ -182,3 +183,47 @@ def test_only_the_work_cleared_is_handed_off_by_the_tick(relay: RelayOnAirflow) 
     relay.airflow.wait_for_task(run.dag_id, run.run_id, "work", states=frozenset({"success"}))
     relay.tick()
     relay.wait_for(key, ItemState.DONE)
+
+
+def test_clear_of_a_failed_run_while_a_newer_one_is_at_work_is_refused_and_names_it(
+    relay: RelayOnAirflow,
+) -> None:
+    key = relay.start("newer", second="wait")
+    relay.wait_for(key, ItemState.RUNNING, stage="second")
+    failed = relay.run_of(key, "second")
+    relay.api.set_run_state(failed.dag_id, failed.run_id, "failed")
+    relay.wait_for(key, ItemState.FAILED, stage="second")
+    newer = relay.api.trigger_dag(relay.dag("second"), conf={"item_id": key})
+    relay.wait_for(key, ItemState.RUNNING, stage="second")
+    relay.api.clear_run(failed.dag_id, failed.run_id)
+    relay.airflow.wait_for_task(failed.dag_id, failed.run_id, "work", states=frozenset({"failed"}))
+    log = relay.api.task_log(failed.dag_id, failed.run_id, "work", try_number=2)
+    assert f"{newer} is newer and at work" in log
+    relay.signal(key, "second")
+    relay.wait_for(key, ItemState.DONE)
+    assert relay.run_of(key, "second").run_id == newer
+
+
+def test_a_bulk_clear_rewinds_five_items_and_refuses_the_others(relay: RelayOnAirflow) -> None:
+    """Last in this file: for ten minutes afterwards a rewind of this pipeline is refused."""
+    keys = {relay.start(f"bulk{i}", second="fail") for i in range(REWIND_BURST + 1)}
+    before = {key: relay.wait_for(key, ItemState.FAILED, stage="second").epoch for key in keys}
+    firsts = {key: relay.run_of(key, "first") for key in keys}
+    for run in firsts.values():
+        relay.wait_for_run(run)
+        relay.api.clear_run(run.dag_id, run.run_id)
+    refused = {}
+    for key, run in firsts.items():
+        ended = frozenset({"success", "failed"})
+        task = relay.airflow.wait_for_task(run.dag_id, run.run_id, "work", states=ended)
+        if task["state"] == "failed":
+            refused[key] = relay.api.task_log(run.dag_id, run.run_id, "work", try_number=2)
+    assert refused, "the test before has rewound an item too, so one or two are refused"
+    for key, log in refused.items():
+        assert "looks like a bulk clear by mistake" in log
+        assert f"airflow relay rewind {key} first" in log
+        item = relay.item(key)
+        assert item is not None
+        assert (item.state, item.epoch) == (ItemState.FAILED, before[key]), "untouched"
+    for key in keys - refused.keys():
+        relay.wait_for(key, ItemState.FAILED, stage="second", more=lambda i, e=before[key]: i.epoch > e + 1)
