@@ -198,6 +198,7 @@ def test_the_wheel_brings_migrations_templates_and_entry_point(tmp_path):
     ):
         assert needed in names
     assert not [n for n in names if n.startswith(("tests/", "dags/", "include/")) or "__pycache__" in n]
+    assert any(n.endswith("licenses/LICENSE") for n in names)
     (entry,) = [n for n in names if n.endswith("entry_points.txt")]
     for group in (b"[apache_airflow_provider]", b"[airflow.plugins]"):
         assert group in zipfile.ZipFile(wheel).read(entry)

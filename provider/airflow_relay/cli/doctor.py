@@ -22,5 +22,5 @@ def doctor(args: argparse.Namespace) -> int:
     ]
     output.write(args.output, rows, Table("", ("grade", "area", "finding", "cure"), rows), wide=True)
     bad = sum(finding.grade is Grade.PROBLEM for finding in findings)
-    say(f"{bad} problems." if bad else "No problems.")
+    say(f"Problems: {bad}." if bad else "No problems.")
     return NEGATIVE if bad else 0

@@ -178,7 +178,7 @@ def failed(*, run: Run, completion: Completion, retryable: bool, now: datetime, 
     return Change(
         kind=EventKind.DEAD_LETTERED,
         at=now,
-        text=f"{what}. Not retryable: a person must decide",
+        text=f"{what.removesuffix('.')}. Not retryable: a person must decide",
         set={"state": ItemState.DEAD, "finished_at": now, **settled},
         detail={"stage": run.stage, "result": completion.result.value},
         run=run.id,
