@@ -173,7 +173,7 @@ _DONE_BY_HAND = (
             _arg("scope", nargs="?", help="a class (P0 to P3) or a pipeline"),
             REASON,
             _arg("--for", dest="span", type=parse_span, metavar="SPAN", help="ends after 20m, 3h, 1d"),
-            _arg("--until", metavar="TIME", help="ends then: 2026-08-01T06:00Z, 2026-08-01 or 09:00 (today, UTC)"),
+            _arg("--until", metavar="TIME", help="ends then: 2026-08-01T06:00Z or 09:00 (today, UTC)"),
             OUTPUT,
         ),
     ),
