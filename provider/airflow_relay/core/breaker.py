@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 from airflow_relay.core.errors.taxonomy import SYSTEMIC, ErrorClass
@@ -73,6 +74,11 @@ class Breaker:
     pause: timedelta | None = None
     probe_run: int | None = None
     reason: str = ""
+
+    @cached_property
+    def unchanged(self) -> Step:
+        """The answer to most calls: made once, since it is given for each run that ends."""
+        return Step(breaker=self)
 
     @property
     def probe_at(self) -> datetime | None:
@@ -162,13 +168,16 @@ def record(
         answer = "succeeded" if success else "was answered, with an error that concerns its item only"
         return Step(breaker=Breaker(), transition=Transition.CLOSED, reason=f"The probe {answer}.")
     if breaker.state is not BreakerState.CLOSED or not failed:
-        return Step(breaker=breaker)
+        return breaker.unchanged
     recent = tuple(at for at in breaker.failures if abs(now - at) <= settings.window)
     failures = (*recent, now)[-settings.threshold :]
     if len(failures) < settings.threshold:
         return Step(breaker=replace(breaker, failures=failures))
     reason = f"{len(failures)} systemic failures within {_span(settings.window)}."
     return _opened(replace(breaker, failures=failures), reason=reason, pause=settings.pause, now=now)
+
+
+_UNREAD: Final = (None, ErrorClass.UNKNOWN, ErrorClass.CANCELLED)
 
 
 def run_ended(
@@ -186,9 +195,8 @@ def run_ended(
 
     :param error_class: value of an ``ErrorClass``; ``None`` when none was told.
     """
-    unread = (None, ErrorClass.UNKNOWN, ErrorClass.CANCELLED)
     success = result is RunResult.SUCCESS
-    if not success and (result is not RunResult.FAILED or error_class in unread):
+    if not success and (result is not RunResult.FAILED or error_class in _UNREAD):
         return probe_lost(breaker, run_id=run_id)
     systemic = error_class in SYSTEMIC
     return record(breaker, systemic=systemic, success=success, run_id=run_id, now=now, settings=settings)
@@ -214,7 +222,7 @@ def probe_lost(breaker: Breaker, *, run_id: int) -> Step:
     To be called for each run that is closed or superseded without :func:`record`.
     """
     if breaker.state is not BreakerState.HALF_OPEN or run_id != breaker.probe_run:
-        return Step(breaker=breaker)
+        return breaker.unchanged
     return Step(
         breaker=replace(breaker, state=BreakerState.OPEN, probe_run=None),
         transition=Transition.PROBE_LOST,

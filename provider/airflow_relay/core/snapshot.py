@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from airflow_relay.core.breaker import BreakerGate
 from airflow_relay.core.limits import Adaptive
@@ -92,8 +93,7 @@ class Snapshot:
         return replace(self, candidates=candidates)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grant:
+class Grant(NamedTuple):
     """The decision to run one item now.
 
     :param steps: aging steps that it has waited.

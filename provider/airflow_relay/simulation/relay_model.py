@@ -30,6 +30,8 @@ from airflow_relay.simulation.world import KnownPipeline, World
 RESEND_AFTER: Final = 60.0
 """As ``ledger.runs.RESEND_AFTER``: a grant that is not confirmed after so long is sent again by the tick."""
 
+_SUCCESS: Final = Completion(RunResult.SUCCESS)
+
 
 class RelayModel:
     """One scenario run by Relay's rules."""
@@ -84,7 +86,7 @@ class RelayModel:
         self.clock.run_for(self.days * 86_400)
         return self.recorder
 
-    def _drawn(self, quantity: Quantity, purpose: Draw) -> Callable[[int], float]:
+    def _drawn(self, quantity: Quantity, purpose: int) -> Callable[[int], float]:
         """Run → its value; a constant costs no random number."""
         if quantity.value is not None:
             value = quantity.value
@@ -181,11 +183,7 @@ class RelayModel:
         good = attempt.error is None
         self.recorder.ran(run.item_id, run.stage, begin, end, good=good, tokens=work.tokens)
         self.recorder.timeouts += attempt.error is ErrorClass.TIMEOUT
-        if attempt.error is None:
-            completion = Completion(RunResult.SUCCESS, attempt.outcome)
-        else:
-            completion = Completion(RunResult.FAILED, error_class=attempt.error.value)
-        self._close(run, completion)
+        self._close(run, _completion(attempt))
 
     def _close(self, run: Run, completion: Completion) -> None:
         after = self.world.close(run, completion, self.clock.now())
@@ -307,6 +305,13 @@ class RelayModel:
         )
         self.world.perform(item, change)
         self._dispatch()
+
+
+def _completion(attempt: Attempt) -> Completion:
+    """What the hand-off tells."""
+    if attempt.error is not None:
+        return Completion(RunResult.FAILED, error_class=attempt.error.value)
+    return _SUCCESS if attempt.outcome is None else Completion(RunResult.SUCCESS, attempt.outcome)
 
 
 def _grid(every: float, days: int):  # type: ignore[no-untyped-def]  # noqa: ANN202

@@ -148,7 +148,7 @@ class World:
 
     def snapshot(self, now: datetime, groups: list[Group]) -> Snapshot:
         """What the dispatcher looks at, no candidates loaded; breakers and windows of these groups alone."""
-        aged = any(dispatch_rules.age(g.oldest, now) for g in groups)
+        aged = [group for group in groups if dispatch_rules.age(group.oldest, now)]
         return changed(
             self._bare,
             groups=groups,
@@ -188,7 +188,8 @@ class World:
             for candidate in self.queue.first(group, most, now)
         ]
         granted = decision.decide(candidates)
-        wake = min((at for at in snapshot.closed_until.values() if at is not None), default=None)
+        closed = snapshot.closed_until
+        wake = min((at for at in closed.values() if at is not None), default=None) if closed else None
         return [self._grant(grant.item_id, probe=grant.probe, now=now) for grant in granted], wake
 
     def _grant(self, item_id: int, *, probe: bool, now: datetime) -> Run:
