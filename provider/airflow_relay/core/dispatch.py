@@ -179,7 +179,7 @@ def _gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitRe
         return WaitReason.HOLD
     if group.dag_id in conditions.paused_dags:
         return WaitReason.PAUSED
-    if snapshot.breakers.get(stage) is BreakerGate.OPEN:
+    if snapshot.breakers and snapshot.breakers.get(stage) is BreakerGate.OPEN:
         return WaitReason.BREAKER
     if group.pipeline in conditions.over_budget:
         return WaitReason.BUDGET
@@ -239,17 +239,13 @@ class Decision:
         if group.count <= 0 or self.gate(group) is not None:
             return 0
         free = self.room.free
-        most = min(group.count, free[AIRFLOW_RUNS_KEY])
-        limited = 0
-        for key in group.keys:
-            if key in free:
-                limited += 1
-                most = min(most, free[key])
-        if free[AIRFLOW_RUNS_KEY] <= 0:
+        if self.room.full:
             return 0
+        limited = self.room.limited(group.keys)
+        most = min(group.count, free[AIRFLOW_RUNS_KEY], *[free[key] for key in limited])
         if self.probes((group.pipeline, group.stage)):
             most = min(most, 1)
-        may_reserve = limited > 1 and age(group.oldest, self.now) > 0
+        may_reserve = len(limited) > 1 and age(group.oldest, self.now) > 0
         return min(group.count, most + 1) if may_reserve else most
 
     def decide(self, candidates: Sequence[Candidate]) -> list[Grant]:
@@ -309,7 +305,8 @@ class Decision:
 
     def probes(self, stage: StageKey) -> bool:
         """Whether the stage's breaker lets exactly one run through."""
-        return self.snapshot.breakers.get(stage) is BreakerGate.PROBE
+        breakers = self.snapshot.breakers
+        return bool(breakers) and breakers.get(stage) is BreakerGate.PROBE
 
     def probe_is_out(self, stage: StageKey) -> bool:
         return self.probes(stage) and any((g.pipeline, g.stage) == stage for g in self.grants)

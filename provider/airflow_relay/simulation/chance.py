@@ -18,10 +18,14 @@ class Chance:
 
     def __init__(self, seed: int) -> None:
         self._seed = _mix((seed + 1) * _GOLDEN & _MASK)
+        self._begun: dict[int, int] = {}
+        """What the name begins with → the number mixed so far; a model has some twenty purposes."""
 
-    def at(self, *name: int) -> float:
-        """The number with this name, for example ``at(item, stage, attempt)``."""
-        value = self._seed
+    def at(self, purpose: int, *name: int) -> float:
+        """The number with this name, for example ``at(Draw.TIME, item, stage, attempt)``."""
+        value = self._begun.get(purpose)
+        if value is None:
+            value = self._begun[purpose] = _mix((self._seed ^ purpose) + _GOLDEN & _MASK)
         for part in name:  # _mix, written out: this is what a simulation does most
             value = (value ^ part) + _GOLDEN & _MASK
             value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK

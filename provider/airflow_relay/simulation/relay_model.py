@@ -15,7 +15,7 @@ from airflow_relay.core.item import Change, Item, Run
 from airflow_relay.core.obstacles import with_obstacles
 from airflow_relay.core.rules import parse_rules
 from airflow_relay.core.snapshot import Conditions
-from airflow_relay.core.states import EventKind, ItemState, PriorityClass, RunResult
+from airflow_relay.core.states import TERMINAL, EventKind, ItemState, PriorityClass, RunResult
 from airflow_relay.simulation.agent_service import AgentService, call_rounds
 from airflow_relay.simulation.arrivals import Source
 from airflow_relay.simulation.chance import Chance
@@ -30,6 +30,7 @@ from airflow_relay.simulation.world import KnownPipeline, World
 RESEND_AFTER: Final = 60.0
 """As ``ledger.runs.RESEND_AFTER``: a grant that is not confirmed after so long is sent again by the tick."""
 
+_IDLE: Final = PriorityClass.P3
 _SUCCESS: Final = Completion(RunResult.SUCCESS)
 
 
@@ -68,6 +69,7 @@ class RelayModel:
         self._died: dict[int, float] = {}
         """Runs that ended without telling → when Airflow knows."""
         self._tick_seconds = model.tick_minutes * 60
+        self._granted_at_ticks = model.granted_at_ticks  # a field of a Pydantic model is slow to read
         self._ticks: set[float] = set()
 
     def run(self) -> Recorder:
@@ -81,7 +83,7 @@ class RelayModel:
         if self.model.sweep_hours is not None:
             every = self.model.sweep_hours * 3600
             self.clock.each(_grid(every, self.days), self._sweep)
-        if self.model.granted_at_ticks:
+        if self._granted_at_ticks:
             self.clock.each(_grid(self._tick_seconds, self.days), self._tick)
         self.clock.run_for(self.days * 86_400)
         return self.recorder
@@ -112,22 +114,22 @@ class RelayModel:
         self._dispatch()
 
     def _dispatch(self, *, at_tick: bool = False) -> None:
-        if self.model.granted_at_ticks and not at_tick:
+        if self._granted_at_ticks and not at_tick:
             return
-        granted, wake = self.world.dispatch(self.clock.now())
+        now = self.clock.now()
+        granted, wake = self.world.dispatch(now)
         for run in granted:
             self._send(run)
         if wake is not None:
             self._need_tick(self.clock.seconds_at(wake))
         if self.world.queue or self._some_wait:
-            counts = self.world.waiting_for(self.clock.now())
+            counts = self.world.waiting_for(now)
             self._some_wait = bool(counts)
             self.recorder.waiting(counts, self.clock.seconds)
 
     def _send(self, run: Run) -> None:
         """Trigger a granted run; a lost trigger is for the tick."""
-        idle = run.klass is PriorityClass.P3
-        self.recorder.extra["idle_dispatches" if idle else "dispatches"] += 1
+        self.recorder.extra["idle_dispatches" if run.klass is _IDLE else "dispatches"] += 1
         if self._lost and self.chance.at(Draw.LOST, run.id) < self._lost:
             self.recorder.extra["lost_triggers"] += 1
             self._unsent[run.id] = self.clock.seconds
@@ -150,7 +152,7 @@ class RelayModel:
         work = self.work[(run.pipeline, run.stage)]
         tries = self._tries.setdefault(run.item_id, {})
         tries[work.index] = number = tries.get(work.index, 0) + 1
-        if work.spec.calls is not None:
+        if work.calls is not None:
             self.clock.env.process(self._calls(run, work, number))
             return
         attempt = work.attempt(run.item_id, number, self.clock.seconds)
@@ -189,11 +191,15 @@ class RelayModel:
         after = self.world.close(run, completion, self.clock.now())
         if (run.pipeline, run.stage) in self.world.tripped:
             self._watch_breaker(run)
-        if after.state is ItemState.DEAD:
-            self._dead(after)
-        elif after.state not in (ItemState.READY, ItemState.FAILED):
-            self._finish(after, "done" if after.state is ItemState.DONE else "discarded")
+        if after.state in TERMINAL:
+            self._terminal(after)
         self._dispatch()
+
+    def _terminal(self, item: Item) -> None:
+        if item.state is ItemState.DEAD:
+            self._dead(item)
+        else:
+            self._finish(item, "done" if item.state is ItemState.DONE else "discarded")
 
     def _watch_breaker(self, run: Run) -> None:
         """Of an open breaker: the tick after its pause lets the probe go."""
@@ -224,7 +230,7 @@ class RelayModel:
     def _need_tick(self, seconds: float) -> None:
         """Ticks come every few minutes; only those that find something to do are simulated."""
         at = math.ceil(max(seconds, self.clock.seconds + 1e-6) / self._tick_seconds) * self._tick_seconds
-        if at not in self._ticks and not self.model.granted_at_ticks:
+        if at not in self._ticks and not self._granted_at_ticks:
             self._ticks.add(at)
             self.clock.at(at, self._tick)
 

@@ -86,7 +86,7 @@ class StageWork:
         classes = spec.failure_classes
         self._classes = list(classes)
         self._which = Quantity(choice={float(n): w for n, w in enumerate(classes.values())}).quantile()
-        calls = spec.calls
+        self.calls = calls = spec.calls
         self.rounds = (calls.rounds if calls else Quantity(value=0)).quantile()
         self.call_seconds = (calls.seconds if calls else Quantity(value=0)).quantile()
         self._outcomes = list(spec.outcomes)
@@ -109,10 +109,13 @@ class StageWork:
 
     def attempt(self, item: int, number: int, begin: float) -> Attempt:
         """The ``number``-th run (from 1) for this item, beginning now."""
-        attempt = self._own_failure(item, number)
-        if attempt is None:
+        error = self.own_error(item, number)
+        if error is None:
             seconds = self._minutes(self.chance.at(Draw.TIME, item, self.index, number)) * 60
-            attempt = Attempt(seconds, None, self.outcome(item, number))
+            attempt = Attempt(seconds, None, None if self._outcome is None else self.outcome(item, number))
+        else:
+            seconds = self._failed_minutes(self.chance.at(Draw.FAILED_TIME, item, self.index, number)) * 60
+            attempt = Attempt(seconds, error)
         return self.meet(attempt, begin)
 
     def meet(self, attempt: Attempt, begin: float) -> Attempt:
@@ -125,13 +128,6 @@ class StageWork:
         if self.timeout is not None and attempt.seconds > self.timeout:
             return Attempt(self.timeout, ErrorClass.TIMEOUT)
         return attempt
-
-    def _own_failure(self, item: int, number: int) -> Attempt | None:
-        error = self.own_error(item, number)
-        if error is None:
-            return None
-        u = self.chance.at(Draw.FAILED_TIME, item, self.index, number)
-        return Attempt(self._failed_minutes(u) * 60, error)
 
     def own_error(self, item: int, number: int) -> ErrorClass | None:
         """How this run fails by itself, outages and timeouts aside."""

@@ -38,6 +38,12 @@ from airflow_relay.simulation.values import changed
 
 _NEVER_TRIPPED = Breaker()
 
+# Names of their own for what is asked at each move: Python looks an enum's members up slowly.
+_READY, _FAILED = ItemState.READY, ItemState.FAILED
+_RUNNING = {"state": ItemState.RUNNING}
+_GRANTED = {"state": ItemState.GRANTED, "ready_since": None, "not_before": None}
+_GOOD = (RunResult.SUCCESS, RunResult.SKIPPED)
+
 
 class KnownPipeline(Pipeline):
     """A declaration that remembers its answers: a simulation asks for the same few a million times."""
@@ -124,13 +130,13 @@ class World:
         row["last_activity_at"] = at
         row.update(fields)
         after = item.state
-        if before is ItemState.READY:
+        if before is _READY:
             self.queue.remove(item.id)
-        elif before is ItemState.FAILED:
+        elif before is _FAILED:
             self.failed.discard(item.id)
-        if after is ItemState.READY:
+        if after is _READY:
             self.queue.add(item)
-        elif after is ItemState.FAILED:
+        elif after is _FAILED:
             self.failed.add(item.id)
         return item
 
@@ -210,8 +216,7 @@ class World:
             ready_since=item.ready_since,
             granted_at=now,
         )
-        granted = {"state": ItemState.GRANTED, "epoch": epoch, "ready_since": None, "not_before": None}
-        self._move(item, now, granted)
+        self._move(item, now, _GRANTED | {"epoch": epoch})
         self.runs[run.id] = run
         self.run_of[item_id] = run.id
         self._slots(item.keys, 1)
@@ -243,15 +248,16 @@ class World:
         return known
 
     def _slots(self, keys: Iterable[str], by: int) -> None:
+        usage, limits = self.usage, self.limits
         for key in (*keys, AIRFLOW_RUNS_KEY):
-            self.usage[key] += by
-            if key in self.limits:
+            usage[key] += by
+            if key in limits:
                 self.on_slot(key, by)
 
     def started(self, run: Run, now: datetime) -> None:
         """The run's first guarded task begins."""
         vars(run)["started_at"] = now  # in place, as in ``_move``
-        self._move(self.items[run.item_id], now, {"state": ItemState.RUNNING})
+        self._move(self.items[run.item_id], now, _RUNNING)
 
     # --- the end of a run -------------------------------------------------------------------------------
 
@@ -262,7 +268,7 @@ class World:
         item = self.items[run.item_id]
         self._slots(item.keys, -1)
         self.active_classes[run.klass] -= 1
-        if completion.result in (RunResult.SUCCESS, RunResult.SKIPPED):
+        if completion.result in _GOOD:
             pipeline = self.pipelines[run.pipeline]
             change = lifecycle.completed(item, pipeline=pipeline, run=run, completion=completion, now=now)
         else:
