@@ -71,6 +71,7 @@ def parse_status(
     now: datetime,
     first_poll_at: datetime,
     dispatched_at: datetime | None = None,
+    oldest: datetime | None = None,
 ) -> StatusReading:
     """Parse the content of a status file. Never raises on content.
 
@@ -80,6 +81,7 @@ def parse_status(
     :param first_poll_at: until then a missing file is normal.
     :param dispatched_at: the run's recorded dispatch time, if the file must belong to this run: a file, or
         a track's end, from before it is a leftover of an earlier run and does not count. None: not checked.
+    :param oldest: where neither that nor the file says when this run began: no end of it is older.
     """
     if content is None:
         return _missing(now, first_poll_at)
@@ -99,7 +101,7 @@ def parse_status(
             f"this run was dispatched at {dispatched_at.isoformat()}"
         )
     reports = {
-        _storable_name(name): _report(name, value, now, dispatched_at or file_dispatch, notes)
+        _storable_name(name): _report(name, value, now, dispatched_at or file_dispatch or oldest, notes)
         for name, value in document.items()
         if name != DISPATCH_EPOCH and (name in expected or (isinstance(value, dict) and "phase" in value))
     }
@@ -144,8 +146,8 @@ def _report(
     completed_at = _time(f"completed_at of track {label}", value.get("completed_at"), now, notes)
     if completed_at and not_before and completed_at < not_before - CLOCK_SKEW and phase in TERMINAL_PHASES:
         notes.append(
-            f"track {label}: ended at {completed_at.isoformat()}, before this run's dispatch at "
-            f"{not_before.isoformat()}; left over from an earlier run, not counted"
+            f"track {label}: ended at {completed_at.isoformat()}, before this run, which began at "
+            f"{not_before.isoformat()} or later; left over from an earlier run, not counted"
         )
         return TrackReport(TrackPhase.UNKNOWN)
     return TrackReport(

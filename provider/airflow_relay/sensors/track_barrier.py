@@ -162,7 +162,8 @@ class TrackBarrierSensor(BaseSensorOperator):
             is_early = now < group.dispatched_at + self.barrier.first_poll
             recorded = not (is_early and isinstance(decision, Wait) and not decision.tapped)
             tracks.record_poll(tx, group.id, decision, log=recorded)
-            if sighting.epoch is not None and "status_epoch" not in group.settings:
+            was_open = any(not row.is_final for row in rows)  # later on the file may be of another run
+            if sighting.epoch is not None and was_open:
                 track_groups.remember(tx, group, status_epoch=sighting.epoch.isoformat())
         return decision, recorded
 

@@ -126,7 +126,7 @@ class StatusFileSource:
 
     def epoch(self, expected: Sequence[str], now: datetime) -> datetime | None:
         """The file's ``dispatch_epoch``, when it is there and belongs to this run."""
-        reading = self._parse(expected, now, first_poll_at=now + self.settings.first_poll, dispatched_at=None)
+        reading = self._parse(expected, now, first_poll_at=now + self.settings.first_poll)
         return reading.dispatched_at if isinstance(reading, StatusRead) else None
 
     def _read(self, group: TrackGroup, expected: Sequence[str], now: datetime) -> StatusReading:
@@ -134,7 +134,7 @@ class StatusFileSource:
             expected,
             now,
             first_poll_at=group.dispatched_at + self.settings.first_poll,
-            dispatched_at=group.dispatched_at if group.clock is Clock.DISPATCH else None,
+            group=group,
         )
 
     def _parse(
@@ -143,17 +143,24 @@ class StatusFileSource:
         now: datetime,
         *,
         first_poll_at: datetime,
-        dispatched_at: datetime | None,
+        group: TrackGroup | None = None,
     ) -> StatusReading:
         content = _content(self.path)
         if isinstance(content, UnknownThisTime):
             return content
+        # A clear of a run that had failed gives it a new start, and its tracks have begun long before that.
+        began = self.run_started if group is None else min(self.run_started, group.dispatched_at)
         reading = parse_status(
-            content, expected=expected, now=now, first_poll_at=first_poll_at, dispatched_at=dispatched_at
+            content,
+            expected=expected,
+            now=now,
+            first_poll_at=first_poll_at,
+            dispatched_at=group.dispatched_at if group and group.clock is Clock.DISPATCH else None,
+            oldest=began - self.settings.ceiling,
         )
-        return self._refuse_leftover(reading)
+        return self._refuse_leftover(reading, began)
 
-    def _refuse_leftover(self, reading: StatusReading) -> StatusReading:
+    def _refuse_leftover(self, reading: StatusReading, began: datetime) -> StatusReading:
         """A file of an earlier run must not open the barrier of this one."""
         epoch = reading.dispatched_at if isinstance(reading, StatusRead) else None
         if epoch is None:
@@ -163,10 +170,10 @@ class StatusFileSource:
                 f"the file belongs to an earlier run, whose barrier has waited for this dispatch of "
                 f"{epoch.isoformat()}"
             )
-        if epoch < self.run_started - self.settings.ceiling:
+        if epoch < began - self.settings.ceiling:
             return UnknownThisTime(
                 f"the file belongs to an earlier run: its dispatch_epoch is {epoch.isoformat()}, more than a "
-                f"ceiling before this run's start at {self.run_started.isoformat()}"
+                f"ceiling before this run's start at {began.isoformat()}"
             )
         return reading
 

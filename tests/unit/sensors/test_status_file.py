@@ -207,3 +207,42 @@ def test_unknown_tracks_are_reported(airflow, status, caplog):
     airflow.at(hours=3)
     assert airflow.poke(status.barrier())["outcome"] == "proceed"
     assert "track_z" in caplog.text
+
+
+def test_clear_long_after_a_failure_does_not_take_the_runs_own_file_for_a_leftover(airflow, status):
+    """A clear gives a run that had failed a new start date."""
+    status.write(track_a="running", track_b="running")
+    airflow.poke(status.barrier())
+    status.write(track_a="complete", track_b="complete")
+    airflow.clear_number = 1
+    late = airflow.at(hours=15)
+    assert airflow.poke(status.barrier(), start=late)["tapped_out"] == {}
+
+
+@pytest.mark.parametrize("epoch", [None, (EPOCH - 24 * 3600) * 1000], ids=["none", "milliseconds"])
+def test_end_of_an_earlier_night_does_not_count_without_a_sound_epoch_either(airflow, status, caplog, epoch):
+    ended = {"phase": "complete", "completed_at": EPOCH - 17 * 3600}
+    status.write(track_a=ended, track_b=ended, epoch=epoch)
+    assert airflow.poke(status.barrier()) == DISPATCH + hours(3)
+    assert "left over from an earlier run" in caplog.text
+
+
+def test_programs_that_start_over_meanwhile_have_their_last_dispatch_consumed(airflow, status):
+    status.write(track_a="running", track_b="running")
+    airflow.poke(status.barrier())
+    airflow.at(hours=4)
+    status.write(track_a="complete", track_b="complete", epoch=EPOCH + 3 * 3600)
+    assert airflow.poke(status.barrier())["outcome"] == "proceed"
+    start = airflow.at(hours=5)
+    assert airflow.poke(status.barrier(), run=("night", "run-2"), start=start) == DISPATCH + hours(8)
+
+
+def test_clear_after_the_end_does_not_consume_the_file_of_the_next_run(airflow, status):
+    airflow.poke(status.barrier())
+    airflow.at(hours=14)
+    assert airflow.poke(status.barrier())["outcome"] == "force_proceed", "there was no file at all"
+    airflow.clear_number = 1
+    start = airflow.at(hours=25)
+    status.write(track_a="complete", track_b="complete", epoch=EPOCH + 24 * 3600)
+    assert airflow.poke(status.barrier())["outcome"] == "proceed"
+    assert airflow.poke(status.barrier(), run=("night", "run-2"), start=start)["tapped_out"] == {}
