@@ -162,12 +162,15 @@ def record(
     :param run_id: ledger id of the run.
     """
     failed = systemic and not success
+    closed = breaker.state is BreakerState.CLOSED
+    if closed and not failed:
+        return breaker.unchanged
     if breaker.state is BreakerState.HALF_OPEN and run_id == breaker.probe_run:
         if failed:
             return _reopened(breaker, now=now, settings=settings)
         answer = "succeeded" if success else "was answered, with an error that concerns its item only"
         return Step(breaker=Breaker(), transition=Transition.CLOSED, reason=f"The probe {answer}.")
-    if breaker.state is not BreakerState.CLOSED or not failed:
+    if not closed:
         return breaker.unchanged
     recent = tuple(at for at in breaker.failures if abs(now - at) <= settings.window)
     failures = (*recent, now)[-settings.threshold :]

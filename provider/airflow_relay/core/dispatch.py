@@ -52,6 +52,7 @@ from airflow_relay.core.snapshot import (
     Conditions,
     Grant,
     Group,
+    Kind,
     Plan,
     Reservation,
     Snapshot,
@@ -183,7 +184,7 @@ def _gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitRe
         return WaitReason.BREAKER
     if group.pipeline in conditions.over_budget:
         return WaitReason.BUDGET
-    if _is_closed(snapshot.closed_until.get(stage), now):
+    if snapshot.closed_until and _is_closed(snapshot.closed_until.get(stage), now):
         return WaitReason.NOT_BEFORE
     return WaitReason.SLOT if _never_free(group.keys, snapshot) else None
 
@@ -205,14 +206,6 @@ def _idle_must_wait(snapshot: Snapshot, candidates: Iterable[Candidate], now: da
     groups: Iterable[Group | Candidate] = (g for g in snapshot.groups if g.count > 0)
     loaded: Iterable[Group | Candidate] = (c for c in candidates if c.due(now))
     return any(r.klass in STOPS_IDLE and _gate(r, snapshot, now) is None for r in chain(groups, loaded))
-
-
-Kind = tuple[str, str, str, PriorityClass, int, tuple[str, ...]]
-
-
-def _kind(ready: Group | Candidate) -> Kind:
-    """What the items of one group have in common: what gates look at, and what they need."""
-    return (ready.pipeline, ready.stage, ready.dag_id, ready.klass, ready.rank, ready.keys)
 
 
 class Decision:
@@ -275,7 +268,7 @@ class Decision:
 
     def gate(self, group: Group | Candidate) -> WaitReason | None:
         """As :func:`gate`, each kind asked once."""
-        kind = _kind(group)
+        kind = group.kind
         if kind not in self.gates:
             found = _gate(group, self.snapshot, self.now)
             idle = found is None and group.klass is PriorityClass.P3 and self.idle_waits()
@@ -319,20 +312,20 @@ class Decision:
         """
         aged = [g for g in self.groups if g.count and age(g.oldest, self.now) > 0 and self.gate(g) is None]
         aged.sort(
-            key=lambda g: (CLASS_ORDER[g.klass], -(g.rank + (self.now - g.oldest) / AGING_STEP), _kind(g))
+            key=lambda g: (CLASS_ORDER[g.klass], -(g.rank + (self.now - g.oldest) / AGING_STEP), g.kind)
         )
         chosen: set[Kind] = set()
         spoken_for: set[str] = set()
         for group in aged:
             keys = self.room.limited(group.keys)
             if spoken_for.isdisjoint(keys):
-                chosen.add(_kind(group))
+                chosen.add(group.kind)
                 spoken_for.update(keys)
         return chosen
 
     def reserve(self, candidate: Candidate, missing: list[str]) -> None:
         """Hold units back for the first of its kind that cannot run, if it has aged."""
-        kind = _kind(candidate)
+        kind = candidate.kind
         if age(candidate.ready_since, self.now) < 1 or kind not in self.may_reserve:
             return
         self.may_reserve.remove(kind)

@@ -9,7 +9,7 @@ from datetime import datetime
 from airflow_relay.core import dispatch, recovery
 from airflow_relay.core.breaker import BreakerGate
 from airflow_relay.core.capacity import Room
-from airflow_relay.core.finding import Finding, RecoveryAction
+from airflow_relay.core.finding import Finding
 from airflow_relay.core.item import Item
 from airflow_relay.core.rules import RuleSet
 from airflow_relay.core.snapshot import Group, Snapshot, StageKey
@@ -80,7 +80,8 @@ def with_obstacles(
     places = rules.refires_per_sweep
     for finding in sorted(findings, key=lambda f: recovery.sweep_order(f.item)):
         obstacle = None
-        if places > 0 and _would_refire(finding, rules, now):
+        own = rules.of(finding.item.pipeline)
+        if places > 0 and recovery.would_refire(finding, now=now, rules=own):
             obstacle = obstacles.gate(finding.item)
             if obstacle is None and obstacles.has_room(finding.item):
                 obstacles.take(finding.item)
@@ -92,11 +93,6 @@ def with_obstacles(
     for place in without_slot[:places]:
         given[place] = replace(given[place], obstacle=None)
     return given
-
-
-def _would_refire(finding: Finding, rules: RuleSet, now: datetime) -> bool:
-    ruling = recovery.decide(finding, now=now, rules=rules.of(finding.item.pipeline))
-    return RecoveryAction.REFIRE in (ruling.action, ruling.would)
 
 
 def stages_of(items: Iterable[Item]) -> set[StageKey]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from airflow_relay.core.errors.taxonomy import NOT_RETRYABLE
@@ -45,6 +45,7 @@ __all__ = [
     "summary",
     "summary_of",
     "sweep_order",
+    "would_refire",
 ]
 
 
@@ -98,9 +99,7 @@ def decide(finding: Finding, *, now: datetime, rules: RecoveryRules) -> Decision
 
     The cap on refires per sweep is the one rule that concerns all items together: :func:`plan_sweep`.
     """
-    case = _Case(finding=finding, now=now, rules=rules)
-    ruling = next((ruling for rule in _RULES if (ruling := rule(case)) is not None), None)
-    action, reason, next_allowed_at = ruling or _refire(case)
+    action, reason, next_allowed_at = _ruling(_Case(finding=finding, now=now, rules=rules))
     item = finding.item
     decision = Decision(
         item_id=item.id,
@@ -114,6 +113,19 @@ def decide(finding: Finding, *, now: datetime, rules: RecoveryRules) -> Decision
         record=None if action is RecoveryAction.EXCLUDED else RECORDED_AS.get(finding.liveness),
     )
     return _held_back(decision) if rules.dry_run else decision
+
+
+def would_refire(finding: Finding, *, now: datetime, rules: RecoveryRules) -> bool:
+    """Whether :func:`decide` refires the item, or would without a dry run."""
+    return _ruling(_Case(finding=finding, now=now, rules=rules))[0] is RecoveryAction.REFIRE
+
+
+def _ruling(case: _Case) -> _Ruling:
+    for rule in _RULES:
+        ruling = rule(case)
+        if ruling is not None:
+            return ruling
+    return _refire(case)
 
 
 def _held_back(decision: Decision) -> Decision:
@@ -181,8 +193,7 @@ _WORDS: Final[Mapping[RecoveryAction, str]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Case:
+class _Case(NamedTuple):
     finding: Finding
     now: datetime
     rules: RecoveryRules

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import NamedTuple
 
 from airflow_relay.core.breaker import BreakerGate
@@ -13,6 +14,9 @@ from airflow_relay.core.states import PriorityClass, WaitReason
 
 StageKey = tuple[str, str]
 """(pipeline, stage)"""
+
+Kind = tuple[str, str, str, PriorityClass, int, tuple[str, ...]]
+"""What the items of one group have in common: what gates look at, and what they need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,10 @@ class Candidate:
     ready_since: datetime
     not_before: datetime | None = None
 
+    @cached_property
+    def kind(self) -> Kind:
+        return (self.pipeline, self.stage, self.dag_id, self.klass, self.rank, self.keys)
+
     def due(self, now: datetime) -> bool:
         """Whether its ``not_before`` has passed."""
         return self.not_before is None or self.not_before <= now
@@ -50,6 +58,10 @@ class Group:
     keys: tuple[str, ...]
     count: int
     oldest: datetime
+
+    @cached_property
+    def kind(self) -> Kind:
+        return (self.pipeline, self.stage, self.dag_id, self.klass, self.rank, self.keys)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ class _Waiting:
 
     def __init__(self, model: Candidate) -> None:
         self.model = model
+        model.kind  # noqa: B018 - worked out here, it is copied with the fields
         self._group = Group(
             pipeline=model.pipeline,
             stage=model.stage,
@@ -33,6 +34,7 @@ class _Waiting:
             count=0,
             oldest=model.ready_since,
         )
+        self._group.kind  # noqa: B018 - as above
         self.by_priority: dict[int, deque[Candidate]] = {}
         self.count = 0
 
