@@ -78,17 +78,14 @@ class NewTrack:
 
 def find(tx: Tx, place: GroupPlace) -> TrackGroup | None:
     """The current group: the newest dispatch of this run and name."""
-    query = (
-        select(track_groups)
-        .where(
-            track_groups.c.dag_id == place.dag_id,
-            track_groups.c.run_id == place.run_id,
-            track_groups.c.name == place.name,
-        )
-        .order_by(track_groups.c.id.desc())
-        .limit(1)
-    )
-    row = tx.conn.execute(query).one_or_none()
+    row = tx.conn.execute(_newest(place)).one_or_none()
+    return None if row is None else _group(row)
+
+
+def before(tx: Tx, group: TrackGroup) -> TrackGroup | None:
+    """The group that this one has followed in the same run."""
+    place = GroupPlace(dag_id=group.dag_id, run_id=group.run_id, name=group.name)
+    row = tx.conn.execute(_newest(place).where(track_groups.c.id < group.id)).one_or_none()
     return None if row is None else _group(row)
 
 
@@ -148,10 +145,11 @@ def open_undispatched(
 def reopen_undispatched(tx: Tx, place: GroupPlace, *, clear_number: int, now: datetime) -> TrackGroup:
     """The group for tracks that are tasks of the barrier's own run and have begun.
 
-    They begin again after a clear; when the clear came after all had ended, this is a new round.
+    They begin again after a clear; when the clear came after all had ended, this is a new round. Only a new
+    dispatch follows one that ``DispatchTracks`` has recorded.
     """
     known = open_undispatched(tx, place, clear_number=clear_number, clock=Clock.FIRST_LOOK, at=now)
-    if clear_number <= known.clear_number or not is_over(tx, known):
+    if known.clock is Clock.DISPATCH or clear_number <= known.clear_number or not is_over(tx, known):
         return known
     return _make(tx, place, (), clear_number=clear_number, clock=Clock.FIRST_LOOK, now=now)
 
@@ -261,6 +259,19 @@ def track_run_id(place: GroupPlace, track: str, clear_number: int) -> str:
     # Airflow's ids hold no line break, so three of them joined by it are as unique as they are.
     where = f"{place.dag_id}\n{place.run_id}\n{place.name}"
     return f"relay-track:{slug(where)}:{slug(track)}:{clear_number}"
+
+
+def _newest(place: GroupPlace) -> Select[Any]:
+    return (
+        select(track_groups)
+        .where(
+            track_groups.c.dag_id == place.dag_id,
+            track_groups.c.run_id == place.run_id,
+            track_groups.c.name == place.name,
+        )
+        .order_by(track_groups.c.id.desc())
+        .limit(1)
+    )
 
 
 def _make(

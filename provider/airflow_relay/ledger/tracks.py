@@ -134,6 +134,26 @@ def end(tx: Tx, group_id: int, result: TrackResult, *, now: datetime) -> bool:
     return ended.rowcount == 1
 
 
+def carry_over(tx: Tx, group_id: int, former: TrackRow) -> None:
+    """Give a track that has not begun in its group the end, and the task, that it had in an earlier one."""
+    tx.conn.execute(
+        update(tracks)
+        .where(
+            tracks.c.group_id == group_id, tracks.c.name == former.name, tracks.c.phase == TrackPhase.PENDING
+        )
+        .values(
+            dag_id=former.dag_id,
+            run_id=former.run_id,
+            task=former.task,
+            phase=former.phase,
+            started_at=former.started_at,
+            finished_at=former.finished_at,
+            reason=former.reason,
+            result=former.result,
+        )
+    )
+
+
 def checked_result(value: Any, name: str) -> Any:
     """The value, when the ledger can keep it.
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowRescheduleException
 
-from airflow_relay import compat
 from airflow_relay.clock import airflow_time, utcnow
 from airflow_relay.core.barrier import (
     BarrierSettings,
@@ -27,7 +26,6 @@ from airflow_relay.core.barrier import (
     check_tracks,
     poll,
 )
-from airflow_relay.core.completion import ENDED_STATES
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import track_groups, tracks
@@ -37,6 +35,7 @@ from airflow_relay.ledger.track_groups import DEFAULT_GROUP, Clock, GroupPlace, 
 from airflow_relay.ledger.tracks import TrackRow
 from airflow_relay.operators.guard import clear_number
 from airflow_relay.sensors.poll_log import append_poll
+from airflow_relay.sensors.track_rounds import carry_over, is_to_run_again
 from airflow_relay.sensors.track_sources import LedgerSource, Sighting, StatusFileSource, TrackSource
 
 log: Final = logging.getLogger(__name__)
@@ -133,6 +132,7 @@ class TrackBarrierSensor(BaseSensorOperator):
         ledger, now = get_ledger(), utcnow()
         source = self._source(ledger, context)
         group, rows = self._group(ledger, context, source, now)
+        rows = carry_over(ledger, group, rows, now)
         crash_point(CrashPoint.BARRIER_LOOKED)
         sighting = source.look(group, rows, now)
         decision, recorded = self._poll(ledger, group, sighting, utcnow())
@@ -190,7 +190,7 @@ class TrackBarrierSensor(BaseSensorOperator):
             known = track_groups.find(tx, place)
             rows = [] if known is None else tracks.of_group(tx, known.id)
         if known is not None and self._is_prepared(known, rows):
-            if not _is_to_run_again(known, rows, context):
+            if not is_to_run_again(known, rows, context):
                 return known, rows
             with ledger.write() as tx:
                 known = track_groups.reopen_undispatched(
@@ -275,19 +275,6 @@ def _tell(decision: Decision, notes: Sequence[str]) -> None:
         log.info("%s Next poll at %s.", after, decision.until.isoformat())
     else:
         log.info("%s The barrier opens.", after)
-
-
-def _is_to_run_again(group: TrackGroup, rows: Sequence[TrackRow], context: Mapping[str, Any]) -> bool:
-    """Whether a clear after the end lets tracks begin again that are tasks of this very run.
-
-    They may not have begun yet when the barrier, cleared with them, looks first.
-    """
-    own = [row for row in rows if row.run_id == group.run_id and row.dag_id == group.dag_id and row.task]
-    is_cleared = clear_number(context) > group.clear_number and all(row.is_final for row in rows)
-    if not own or not is_cleared:
-        return False
-    states = compat.task_states(group.dag_id, [group.run_id]).get(group.run_id, {})
-    return any(str(states.get(row.task or "")) not in ENDED_STATES for row in own)
 
 
 def _location(field: str, value: str | PurePath | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -230,6 +231,61 @@ def test_clear_of_everything_after_the_end_waits_for_the_tracks_of_this_run_agai
     with track("x", context=airflow.context(task="work_x")):
         pass
     assert airflow.poke(sensor)["outcome"] == "proceed"
+
+
+def work(airflow, name, *, fails=False):
+    """One own-run track's task, and what Airflow says of it then."""
+    airflow.states.setdefault(OWN, {})[f"work_{name}"] = "failed" if fails else "success"
+    with contextlib.suppress(ValueError), track(name, context=airflow.context(task=f"work_{name}")) as this:
+        this.result = f"{name} at clear {airflow.clear_number}"
+        if fails:
+            raise ValueError("no pages")
+
+
+@pytest.mark.parametrize("looks_first", [False, True])
+def test_clear_of_one_track_of_this_run_after_the_end_waits_for_that_one_only(airflow, looks_first):
+    sensor = TrackBarrierSensor(task_id="barrier", tracks=["x", "y"])
+    work(airflow, "x")
+    work(airflow, "y", fails=True)
+    airflow.at(hours=3)
+    assert list(airflow.poke(sensor)["tapped_out"]) == ["y"]
+    for airflow.clear_number, again, phases in ((1, "y", ["y at clear 1", "x at clear 0"]), (2, "x", None)):
+        airflow.at(hours=20 * airflow.clear_number)
+        airflow.states[OWN][f"work_{again}"] = None
+        if looks_first:
+            assert airflow.poke(sensor) == airflow.now + sensor.barrier.first_poll
+            assert not airflow.rows()[again].is_final
+        work(airflow, again)
+        pushed = airflow.poke(sensor)
+        assert pushed["tapped_out"] == {}
+        if phases:
+            assert {t["result"] for t in pushed["tracks"].values()} == set(phases)
+    assert pushed["tracks"]["x"]["result"] == "x at clear 2"
+    assert pushed["tracks"]["y"]["result"] == "y at clear 1", "carried over twice"
+
+
+def test_cleared_track_of_this_run_that_dies_before_it_begins_again_does_not_keep_its_earlier_end(airflow):
+    sensor = TrackBarrierSensor(task_id="barrier", tracks=["x", "y"])
+    work(airflow, "x")
+    work(airflow, "y")
+    airflow.clear_number = 1
+    airflow.at(hours=20)
+    work(airflow, "x")
+    airflow.states[OWN]["work_y"] = "failed"
+    assert airflow.poke(sensor)["tapped_out"] == {"y": "[TAPPED — run ended without reporting]"}
+
+
+def test_cleared_task_that_follows_up_in_the_dispatchs_own_group_does_not_hide_the_dispatch(airflow):
+    dispatch(airflow)
+    for name in "ab":
+        with track(context=context_of(airflow, name)):
+            pass
+    for airflow.clear_number in (0, 1):
+        work(airflow, "further")
+    assert airflow.poke(TrackBarrierSensor(task_id="barrier", tracks=RUNS))["outcome"] == "proceed"
+    airflow.clear_number = 2
+    dispatch(airflow)
+    assert len(airflow.triggered) == 4
 
 
 def test_retry_of_the_dispatch_starts_only_what_is_missing(airflow):
