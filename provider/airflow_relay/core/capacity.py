@@ -1,11 +1,12 @@
-"""Capacity keys: what is in use, what is free, and what comes free together."""
+"""Capacity keys: what is in use, what is free, what comes free together, and who must not share one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from airflow_relay.core.pipeline import Pipeline, PipelineError
 from airflow_relay.core.snapshot import Snapshot
-from airflow_relay.core.states import AIRFLOW_RUNS_KEY, DEFAULT_AIRFLOW_RUNS
+from airflow_relay.core.states import AIRFLOW_RUNS_KEY, DEFAULT_AIRFLOW_RUNS, PriorityClass
 
 
 def limit_of(key: str, snapshot: Snapshot) -> int | None:
@@ -20,6 +21,31 @@ def free_units(key: str, snapshot: Snapshot) -> int | None:
     """
     limit = limit_of(key, snapshot)
     return None if limit is None else max(0, limit - snapshot.usage.get(key, 0))
+
+
+def check_shared_keys(pipelines: Iterable[Pipeline], limits: Mapping[str, int] | None = None) -> None:
+    """Refuse idle work (P3) that shares a limited key with a more urgent pipeline.
+
+    P3 is not preempted: a unit that it holds would make urgent work wait for idle work.
+
+    :param limits: effective limits beside the declared ones (``relay_limits``).
+    :raises PipelineError: names both pipelines, the key and the cure, one problem a line.
+    """
+    known = list(pipelines)
+    limited = {key for p in known for key in p.declared_limits()} | set(limits or ())
+    keys = {p.name: {k for s in p.stages for k in p.keys(s.name)} & limited for p in known}
+    problems = [
+        f"Pipeline {idle.name!r} (P3) shares the limited key {key!r} with {urgent.name!r} "
+        f"({urgent.klass.value}): idle work is not preempted and would hold it up. "
+        "Give the P3 stages a key of their own."
+        for idle in known
+        if idle.klass is PriorityClass.P3
+        for urgent in known
+        if urgent.klass is not PriorityClass.P3
+        for key in sorted(keys[idle.name] & keys[urgent.name])
+    ]
+    if problems:
+        raise PipelineError("\n".join(problems))
 
 
 class Room:

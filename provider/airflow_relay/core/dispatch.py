@@ -38,15 +38,14 @@ it comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
 from typing import Final
 
 from airflow_relay.core.breaker import BreakerGate
-from airflow_relay.core.capacity import Room, limit_of
-from airflow_relay.core.pipeline import Pipeline, PipelineError
+from airflow_relay.core.capacity import Room, check_shared_keys, limit_of
 from airflow_relay.core.snapshot import (
     Candidate,
     Conditions,
@@ -145,31 +144,6 @@ def grants(snapshot: Snapshot, now: datetime) -> tuple[Grant, ...]:
 def explain(candidate: Candidate, snapshot: Snapshot, now: datetime) -> WaitReason:
     """Why this item waits. For many items at once call ``dispatch(…).reason`` on one plan."""
     return dispatch(snapshot, now).reason(candidate, now)
-
-
-def check_shared_keys(pipelines: Iterable[Pipeline], limits: Mapping[str, int] | None = None) -> None:
-    """Refuse idle work (P3) that shares a limited key with a more urgent pipeline.
-
-    P3 is not preempted: a unit that it holds would make urgent work wait for idle work.
-
-    :param limits: effective limits beside the declared ones (``relay_limits``).
-    :raises PipelineError: names both pipelines, the key and the cure, one problem a line.
-    """
-    known = list(pipelines)
-    limited = {key for p in known for key in p.declared_limits()} | set(limits or ())
-    keys = {p.name: {k for s in p.stages for k in p.keys(s.name)} & limited for p in known}
-    problems = [
-        f"Pipeline {idle.name!r} (P3) shares the limited key {key!r} with {urgent.name!r} "
-        f"({urgent.klass.value}): idle work is not preempted and would hold it up. "
-        "Give the P3 stages a key of their own."
-        for idle in known
-        if idle.klass is PriorityClass.P3
-        for urgent in known
-        if urgent.klass is not PriorityClass.P3
-        for key in sorted(keys[idle.name] & keys[urgent.name])
-    ]
-    if problems:
-        raise PipelineError("\n".join(problems))
 
 
 def _gate(group: Group | Candidate, snapshot: Snapshot, now: datetime) -> WaitReason | None:

@@ -53,15 +53,18 @@ def completed(item: Item, *, pipeline: Pipeline, run: Run, completion: Completio
     """
     stage = pipeline.stage(run.stage)
     target = route(pipeline, run.stage, completion.outcome, completion.result)
-    status = {"status": stage.status} if stage.status else {}
     said = f" with outcome '{completion.outcome}'" if completion.outcome else ""
     skipped = " (skipped)" if completion.result is RunResult.SKIPPED else ""
-    _, text, fields = _entering(item, pipeline, target, now)
+    _, text, entering = _entering(item, pipeline, target, now)
+    fields: dict[str, Any] = {"error_class": None, "error_reason": None}
+    if stage.status:
+        fields["status"] = stage.status
+    fields.update(entering)
     return Change(
         kind=EventKind.COMPLETED,
         at=now,
         text=f"{run.stage} completed{skipped}{said}. {text}",
-        set={"error_class": None, "error_reason": None, **status, **fields},
+        set=fields,
         detail={"stage": run.stage, "outcome": completion.outcome, "result": completion.result.value},
         run=run.id,
     )
