@@ -19,11 +19,14 @@ Source: the schedule-poll orchestrator pattern (issue 6, DESIGN section 7).
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
+
+from airflow_relay.core.naming import MAX_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,6 +142,12 @@ class Track:
     max_wallclock: timedelta | None = None
     """Its own budget, from dispatch; the first poll at or after it taps the track out. None: no own limit."""
 
+    def __post_init__(self) -> None:
+        """Take a number of seconds too; what is no duration is left for :func:`check_tracks` to refuse."""
+        if self.max_wallclock is not None:
+            with suppress(BarrierSettingsError):
+                object.__setattr__(self, "max_wallclock", as_duration("max_wallclock", self.max_wallclock))
+
 
 @dataclass(frozen=True)
 class TrackReport:
@@ -241,8 +250,8 @@ def check_tracks(tracks: Sequence[Track], settings: BarrierSettings) -> None:
     """
     seen: set[str] = set()
     for track in tracks:
-        if not track.name:
-            raise BarrierSettingsError("tracks", "a track has an empty name")
+        if not 0 < len(track.name) <= MAX_KEY:
+            raise BarrierSettingsError("tracks", f"{track.name!r:.50}: a name has 1 to {MAX_KEY} characters")
         if track.name in seen:
             raise BarrierSettingsError("tracks", f"{track.name!r} is listed twice; names must differ")
         seen.add(track.name)

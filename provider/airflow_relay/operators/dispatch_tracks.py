@@ -12,7 +12,13 @@ from airflow.sdk.bases.operator import BaseOperator
 
 from airflow_relay import compat
 from airflow_relay.clock import utcnow
-from airflow_relay.core.barrier import MAX_DURATION, BarrierSettings, Track, check_tracks
+from airflow_relay.core.barrier import (
+    MAX_DURATION,
+    BarrierSettings,
+    BarrierSettingsError,
+    Track,
+    check_tracks,
+)
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import track_groups, tracks
@@ -55,6 +61,9 @@ class DispatchTracks(BaseOperator):
     ui_color = "#e6f1f2"
 
     def __init__(self, *, tracks: Sequence[TrackRun], group: str = DEFAULT_GROUP, **kwargs: Any) -> None:
+        for track in tracks:
+            if not isinstance(track, TrackRun):
+                raise BarrierSettingsError("tracks", f"{track!r} names no DAG to run: give TrackRun values")
         check_tracks(tracks, BarrierSettings(ceiling=MAX_DURATION))
         asked = {**kwargs.get("default_args", {}), **kwargs}
         own: dict[str, Any] = {"retries": 5, "retry_delay": timedelta(seconds=10)}

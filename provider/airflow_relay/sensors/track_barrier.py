@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any, Final
 
-from airflow.sdk import BaseSensorOperator
+from airflow.sdk import BaseSensorOperator, XComArg
 from airflow.sdk.exceptions import AirflowRescheduleException
 
+from airflow_relay import compat
 from airflow_relay.clock import airflow_time, utcnow
 from airflow_relay.core.barrier import (
     BarrierSettings,
@@ -27,11 +28,18 @@ from airflow_relay.core.barrier import (
     poll,
 )
 from airflow_relay.crash import CrashPoint, crash_point
-from airflow_relay.hooks.ledger import get_ledger
+from airflow_relay.hooks.ledger import get_ledger, wait_for_ledger
 from airflow_relay.ledger import track_groups, tracks
 from airflow_relay.ledger.engine import Tx
+from airflow_relay.ledger.errors import LedgerUnreachableError
 from airflow_relay.ledger.store import Ledger
-from airflow_relay.ledger.track_groups import DEFAULT_GROUP, Clock, GroupPlace, TrackGroup
+from airflow_relay.ledger.track_groups import (
+    DEFAULT_GROUP,
+    Clock,
+    DispatchConflictError,
+    GroupPlace,
+    TrackGroup,
+)
 from airflow_relay.ledger.tracks import TrackRow
 from airflow_relay.operators.guard import clear_number
 from airflow_relay.sensors.poll_log import append_poll
@@ -39,6 +47,10 @@ from airflow_relay.sensors.track_rounds import carry_over, is_to_run_again
 from airflow_relay.sensors.track_sources import LedgerSource, Sighting, StatusFileSource, TrackSource
 
 log: Final = logging.getLogger(__name__)
+
+MOST_NOTES: Final = 100
+LONGEST_NOTE: Final = 4000
+"""Lines and characters of what is odd about one poll: a status file is foreign, and may be large."""
 
 _REFUSED: Final = {
     "soft_fail": "a barrier does not fail for a slow track, it taps it out",
@@ -91,8 +103,8 @@ class TrackBarrierSensor(BaseSensorOperator):
         first_poll: timedelta | float = timedelta(hours=3),
         poll_interval: timedelta | float = timedelta(minutes=30),
         ceiling: timedelta | float = timedelta(hours=14),
-        status_path: str | PurePath | None = None,
-        poll_log_path: str | PurePath | None = None,
+        status_path: str | PurePath | XComArg | None = None,
+        poll_log_path: str | PurePath | XComArg | None = None,
         group: str = DEFAULT_GROUP,
         **kwargs: Any,
     ) -> None:
@@ -104,6 +116,7 @@ class TrackBarrierSensor(BaseSensorOperator):
         self.status_path = _location("status_path", status_path)
         self.poll_log_path = _location("poll_log_path", poll_log_path)
         self.group = group
+        self._is_by_file, self._is_logged = status_path is not None, poll_log_path is not None
         asked = {**kwargs.get("default_args", {}), **kwargs}
         _refuse_contradictions(asked, self.barrier)
         own: dict[str, Any] = {
@@ -124,11 +137,23 @@ class TrackBarrierSensor(BaseSensorOperator):
         """Poll once. Returns what :func:`outcome` describes.
 
         :raises AirflowRescheduleException: look again at the next instant of the grid.
-        :raises DispatchConflictError: the barrier waits for a track that was not dispatched.
+        :raises DispatchConflictError: the barrier waits for a track that was not dispatched, or a second
+            barrier of this run and group reads another status file.
+        :raises BarrierSettingsError: a template was rendered to what is no absolute path.
         """
+        if self._is_by_file:
+            self.status_path = _location("status_path", str(self.status_path))
+        if self._is_logged:
+            self.poll_log_path = _location("poll_log_path", str(self.poll_log_path))
         if not self.tracks:
             log.info("There are no tracks to wait for.")
             return {"outcome": "proceed", "elapsed_h": 0.0, "tracks": {}, "tapped_out": {}}
+        try:
+            return self._look(context)
+        except LedgerUnreachableError as error:
+            raise wait_for_ledger(error) from error
+
+    def _look(self, context: Mapping[str, Any]) -> dict[str, Any]:
         ledger, now = get_ledger(), utcnow()
         source = self._source(ledger, context)
         group, rows = self._group(ledger, context, source, now)
@@ -207,7 +232,7 @@ class TrackBarrierSensor(BaseSensorOperator):
                 clock=Clock.FIRST_LOOK if epoch is None else Clock.STATUS_FILE,
                 at=epoch or now,
             )
-            return self._prepare(tx, group)
+            return self._prepare(tx, group, compat.task_key(context["ti"]))
 
     def _is_prepared(self, group: TrackGroup, rows: Sequence[TrackRow]) -> bool:
         names = {row.name for row in rows}
@@ -215,9 +240,16 @@ class TrackBarrierSensor(BaseSensorOperator):
             track.name in names for track in self.tracks
         )
 
-    def _prepare(self, tx: Tx, group: TrackGroup) -> tuple[TrackGroup, list[TrackRow]]:
+    def _prepare(self, tx: Tx, group: TrackGroup, task: str) -> tuple[TrackGroup, list[TrackRow]]:
         track_groups.expect(tx, group, self.tracks)
-        group = track_groups.remember(tx, group, **self._own_settings())
+        known = group.settings
+        if known.get("barrier", task) != task and known.get("status_path") != self.status_path:
+            raise DispatchConflictError(
+                f"{known['barrier']} waits by {known.get('status_path') or 'the ledger'}, {task} by "
+                f"{self.status_path or 'the ledger'}, and the ends of one would count for both: give each a "
+                "group= of its own."
+            )
+        group = track_groups.remember(tx, group, barrier=task, **self._own_settings())
         return group, tracks.of_group(tx, group.id)
 
     def _own_settings(self) -> dict[str, Any]:
@@ -265,8 +297,11 @@ def _track_json(result: TrackResult) -> dict[str, Any]:
 
 
 def _tell(decision: Decision, notes: Sequence[str]) -> None:
-    for note in (*notes, *decision.notes):
-        log.warning("%s", note)
+    notes = (*notes, *decision.notes)
+    for note in notes[:MOST_NOTES]:
+        log.warning("%.*s", LONGEST_NOTE, note)
+    if len(notes) > MOST_NOTES:
+        log.warning("%d more notes are left out.", len(notes) - MOST_NOTES)
     for result in decision.tapped:
         log.warning("Track %r is tapped out: %s", result.name, result.reason)
     phases = ", ".join(f"{name} {phase.value}" for name, phase in decision.phases.items())
@@ -277,9 +312,9 @@ def _tell(decision: Decision, notes: Sequence[str]) -> None:
         log.info("%s The barrier opens.", after)
 
 
-def _location(field: str, value: str | PurePath | None) -> str | None:
-    if value is None:
-        return None
+def _location(field: str, value: Any) -> Any:
+    if value is None or isinstance(value, XComArg):  # which makes a dependency of the task behind it
+        return value
     text = str(value)
     if not (text.startswith(("/", "{{")) or "://" in text):
         raise BarrierSettingsError(

@@ -73,7 +73,9 @@ def test_settings_cannot_be_changed_afterwards():
     ("tracks", "message"),
     [
         ((A, A), "'track_a' is listed twice"),
-        ((Track(""),), "empty name"),
+        ((Track(""),), "a name has 1 to 200 characters"),
+        ((Track("x" * 201),), "a name has 1 to 200 characters"),
+        ((Track("slow", max_wallclock="1h"),), "max_wallclock of track 'slow'"),
         ((Track("slow", max_wallclock=hours(15)),), "max_wallclock of track 'slow': .* ceiling"),
         ((Track("slow", max_wallclock=timedelta(0)),), "max_wallclock of track 'slow'"),
         ((Track("slow", max_wallclock=hours(-1)),), "max_wallclock of track 'slow'"),

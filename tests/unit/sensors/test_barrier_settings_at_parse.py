@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, task
 
 from airflow_relay import DispatchTracks, TrackBarrierSensor, TrackRun
 from airflow_relay.core.barrier import BarrierSettingsError, Track
@@ -95,6 +95,7 @@ def test_harmless_settings_that_say_the_same_are_accepted():
     "tracks",
     [
         [TrackRun(name="a", dag_id="x"), TrackRun(name="a", dag_id="y")],
+        [Track("a")],
         [TrackRun(name="a", dag_id="x", max_wallclock=timedelta(0))],
         [TrackRun(name="a", dag_id="x", max_wallclock=timedelta(days=4000))],
     ],
@@ -102,3 +103,14 @@ def test_harmless_settings_that_say_the_same_are_accepted():
 def test_dispatch_refuses_impossible_tracks(tracks):
     with pytest.raises(BarrierSettingsError):
         DispatchTracks(task_id="dispatch", tracks=tracks)
+
+
+def test_path_that_a_task_returns_makes_the_barrier_wait_for_that_task():
+    with DAG("downstream", schedule=None):
+
+        @task
+        def where():
+            return "/x"
+
+        made = barrier(status_path=where())
+    assert made.upstream_task_ids == {"where"}

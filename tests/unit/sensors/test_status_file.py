@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from airflow_relay import DispatchTracks, TrackBarrierSensor, TrackRun
 from airflow_relay.core.barrier import CEILING_REASON, TrackPhase
+from airflow_relay.ledger.track_groups import DispatchConflictError
 from airflow_relay.sensors import track_sources
 from support.track_tasks import DISPATCH
 
@@ -246,3 +247,21 @@ def test_clear_after_the_end_does_not_consume_the_file_of_the_next_run(airflow, 
     status.write(track_a="complete", track_b="complete", epoch=EPOCH + 24 * 3600)
     assert airflow.poke(status.barrier())["outcome"] == "proceed"
     assert airflow.poke(status.barrier(), run=("night", "run-2"), start=start)["tapped_out"] == {}
+
+
+def test_two_barriers_of_one_group_with_two_files_are_refused(airflow, status, tmp_path):
+    status.write(track_a="complete", track_b="complete")
+    airflow.at(hours=3)
+    assert airflow.poke(status.barrier())["outcome"] == "proceed"
+    other = status.barrier(status_path=str(tmp_path / "other.json"))
+    with pytest.raises(DispatchConflictError, match="group="):
+        other.execute(airflow.context(task="other_barrier"))
+    assert isinstance(airflow.poke(other), datetime | dict), "the same barrier may be given another path"
+
+
+def test_file_with_endless_oddities_does_not_flood_the_log(airflow, status, caplog):
+    status.write(**{f"track_{n}": "done" for n in range(3000)})
+    airflow.at(hours=3)
+    airflow.poke(status.barrier())
+    assert len(caplog.records) < 150
+    assert max(len(record.getMessage()) for record in caplog.records) < 5000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -12,11 +12,13 @@ from airflow_relay.core.barrier import (
     CEILING_REASON,
     RUN_DIED_REASON,
     TRACK_LIMIT_REASON,
+    BarrierSettingsError,
     Track,
     TrackPhase,
     TrackResult,
 )
 from airflow_relay.ledger import tracks
+from airflow_relay.ledger.errors import LedgerUnreachableError
 from airflow_relay.ledger.track_groups import DispatchConflictError
 from airflow_relay.operators.dispatch_tracks import DispatchTracks
 from support.track_tasks import DISPATCH, FakeAirflow
@@ -288,3 +290,32 @@ def test_tests_clock_offset_is_not_told_to_airflow(airflow, monkeypatch):
     monkeypatch.setenv("RELAY_CLOCK_OFFSET", "3600")
     dispatch(airflow)
     assert airflow.poke(barrier()) == DISPATCH + hours(2)
+
+
+@pytest.mark.parametrize("field", ["status_path", "poll_log_path"])
+@pytest.mark.parametrize("rendered", ["", "None", None, "state/status.json"])
+def test_template_that_renders_to_no_absolute_path_fails_at_the_first_look(airflow, field, rendered):
+    sensor = barrier(tracks=["a"], **{field: "{{ params.path }}"})
+    setattr(sensor, field, rendered)
+    with pytest.raises(BarrierSettingsError, match=field):
+        airflow.poke(sensor)
+
+
+def test_ledger_that_does_not_answer_is_waited_for_without_using_a_try(airflow, monkeypatch):
+    dispatch(airflow)
+    airflow.at(hours=3)
+
+    def silent(*_args, **_kwargs):
+        raise LedgerUnreachableError("no answer")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(tracks, "record_poll", silent)
+        assert isinstance(airflow.poke(barrier()), datetime)
+    assert airflow.polls() == []
+    assert airflow.poke(barrier()) == DISPATCH + hours(3.5)
+
+
+def test_budget_may_be_a_number_of_seconds(airflow):
+    dispatch(airflow, [TrackRun(name="a", dag_id="x", max_wallclock=3 * 3600)])
+    airflow.at(hours=3)
+    assert airflow.poke(barrier(tracks=["a"]))["tapped_out"] == {"a": TRACK_LIMIT_REASON}
