@@ -6,10 +6,12 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow.sdk.exceptions import (
     AirflowRescheduleException,
@@ -24,7 +26,7 @@ from airflow_relay.core.barrier import TrackPhase, TrackResult
 from airflow_relay.hooks.ledger import get_ledger
 from airflow_relay.ledger import track_groups, tracks
 from airflow_relay.ledger.engine import Tx
-from airflow_relay.ledger.errors import LedgerIdentityError
+from airflow_relay.ledger.errors import LedgerIdentityError, LedgerUnreachableError
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.ledger.track_groups import DEFAULT_GROUP, GroupPlace
 from airflow_relay.ledger.tracks import TrackResultError, TrackRow
@@ -33,12 +35,18 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 log: Final = logging.getLogger(__name__)
+T = TypeVar("T")
 
 CONF_KEY: Final = "relay_track"
 """Where the conf of a dispatched run names its track."""
 
 MAX_REASON: Final = 2000
 """Characters of an error's text that are kept as the reason."""
+
+PATIENCE: Final = timedelta(minutes=5)
+"""How long a silent ledger is asked again for a track's begin or end: hours of work hang on it."""
+
+ASK_AGAIN_AFTER: Final = timedelta(seconds=5)
 
 _GOES_ON = (AirflowRescheduleException, TaskDeferred, TaskAwaitingInput)
 """Raised by a task that will go on later: the track has not ended."""
@@ -130,9 +138,7 @@ class TrackGuard:
         if self.name is None:
             log.info("This run was not dispatched as a track: its work is done, but nobody waits for it.")
             return self
-        ledger = self._ledger()
-        with ledger.write() as tx:
-            row = self._begin(tx)
+        row = _patiently(self._begin)
         self._group_id = row.group_id
         if row.is_final:
             log.warning("Track %r has ended as %s (%s); that end stands.", *_end_of(row))
@@ -163,7 +169,11 @@ class TrackGuard:
             )
         return ledger
 
-    def _begin(self, tx: Tx) -> TrackRow:
+    def _begin(self) -> TrackRow:
+        with self._ledger().write() as tx:
+            return self._begin_in(tx)
+
+    def _begin_in(self, tx: Tx) -> TrackRow:
         assert self.name is not None
         now = utcnow()
         if self._ids is not None:
@@ -199,16 +209,32 @@ class TrackGuard:
 
     def _report(self, phase: TrackPhase, reason: str | None, *, with_result: bool = True) -> None:
         assert self.name is not None
-        assert self._group_id is not None
         now = utcnow()
         details = {"result": self.result} if with_result and self.result is not None else {}
         end = TrackResult(self.name, phase, _clean(reason), now, details)
+        known = _patiently(lambda: self._write_end(end, now))
+        if known is None:
+            log.info("Track %r reports %s", self.name, phase.value)
+            return
+        log.warning("Track %r had ended as %s (%s); that end stands.", *_end_of(known))
+
+    def _write_end(self, end: TrackResult, now: datetime) -> TrackRow | None:
+        """Record the end; returns the track when it had ended before."""
+        assert self._group_id is not None
         with self._ledger().write() as tx:
             if tracks.end(tx, self._group_id, end, now=now):
-                log.info("Track %r reports %s", self.name, phase.value)
-                return
-            known = next(row for row in tracks.of_group(tx, self._group_id) if row.name == self.name)
-        log.warning("Track %r had ended as %s (%s); that end stands.", *_end_of(known))
+                return None
+            return next(row for row in tracks.of_group(tx, self._group_id) if row.name == end.name)
+
+
+def _patiently(write: Callable[[], T]) -> T:
+    for _ in range(PATIENCE // ASK_AGAIN_AFTER):
+        try:
+            return write()
+        except LedgerUnreachableError as error:  # noqa: PERF203 - each try waits for a database
+            log.warning("%s It is asked again.", error)
+            time.sleep(ASK_AGAIN_AFTER.total_seconds())
+    return write()
 
 
 def _end_of(row: TrackRow) -> tuple[str, str, str]:

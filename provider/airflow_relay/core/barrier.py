@@ -383,7 +383,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if unknown:
-        notes.append(f"reported, but not dispatched by this run and so ignored: {', '.join(unknown)}")
+        notes.append(f"reported, but not among the tracks waited for, and so ignored: {', '.join(unknown)}")
     for name in phases:
         report, end = reports.get(name), finished.get(name)
         if report is None:

@@ -20,8 +20,9 @@ from airflow_relay.core.barrier import (
     check_tracks,
 )
 from airflow_relay.crash import CrashPoint, crash_point
-from airflow_relay.hooks.ledger import get_ledger
+from airflow_relay.hooks.ledger import get_ledger, wait_for_ledger
 from airflow_relay.ledger import track_groups, tracks
+from airflow_relay.ledger.errors import LedgerUnreachableError
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.ledger.track_groups import DEFAULT_GROUP, Clock, GroupPlace, NewTrack, TrackGroup
 from airflow_relay.ledger.tracks import TrackRow
@@ -84,6 +85,12 @@ class DispatchTracks(BaseOperator):
             clock runs; a retry starts the rest.
         :raises DispatchConflictError: the DAG run has dispatched other tracks under this group's name.
         """
+        try:
+            return self._dispatch(context)
+        except LedgerUnreachableError as error:
+            raise wait_for_ledger(error) from error
+
+    def _dispatch(self, context: Mapping[str, Any]) -> dict[str, Any]:
         ledger, run = get_ledger(), context["dag_run"]
         place = GroupPlace(dag_id=run.dag_id, run_id=run.run_id, name=self.group)
         with ledger.write() as tx:

@@ -6,6 +6,7 @@ import json
 from datetime import datetime, timedelta
 
 import pytest
+from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_relay import TrackBarrierSensor, TrackRun
 from airflow_relay.core.barrier import (
@@ -237,7 +238,7 @@ def test_reported_track_that_nobody_waits_for_is_named_and_holds_nothing_up(airf
     pushed = airflow.poke(barrier(tracks=RUNS[:2]))
     assert pushed["outcome"] == "proceed"
     assert set(pushed["tracks"]) == {"track_b", "track_c"}
-    assert "not dispatched by this run and so ignored: track_d, track_e" in caplog.text
+    assert "not among the tracks waited for, and so ignored: track_d, track_e" in caplog.text
 
 
 def test_each_poll_is_appended_to_the_log_as_a_json_line(airflow, tmp_path):
@@ -302,12 +303,16 @@ def test_template_that_renders_to_no_absolute_path_fails_at_the_first_look(airfl
 
 
 def test_ledger_that_does_not_answer_is_waited_for_without_using_a_try(airflow, monkeypatch):
-    dispatch(airflow)
-    airflow.at(hours=3)
-
     def silent(*_args, **_kwargs):
         raise LedgerUnreachableError("no answer")
 
+    with monkeypatch.context() as outage:
+        outage.setattr(tracks, "mark_triggered", silent)
+        with pytest.raises(AirflowRescheduleException):
+            dispatch(airflow)
+    dispatch(airflow)
+    assert [t[0] for t in airflow.triggered] == [run.dag_id for run in RUNS], "each once"
+    airflow.at(hours=3)
     with monkeypatch.context() as outage:
         outage.setattr(tracks, "record_poll", silent)
         assert isinstance(airflow.poke(barrier()), datetime)

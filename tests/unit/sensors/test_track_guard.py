@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import (
 from airflow_relay import DispatchTracks, TrackBarrierSensor, TrackRun
 from airflow_relay.compat import TargetDagError
 from airflow_relay.core.barrier import TrackPhase
-from airflow_relay.ledger.errors import LedgerIdentityError
+from airflow_relay.ledger.errors import LedgerIdentityError, LedgerUnreachableError
 from airflow_relay.ledger.tracks import TrackResultError
 from airflow_relay.tracks import TrackNameError, track
 from support.track_tasks import OWN, FakeAirflow
@@ -179,6 +179,45 @@ def test_ledger_that_is_down_at_the_end_does_not_hide_the_error(airflow, context
     error = ValueError("the real one")
     assert not guard.__exit__(ValueError, error, None)
     assert "could not report its end" in caplog.text
+
+
+@pytest.fixture
+def outage(airflow, monkeypatch):
+    """The ledger is silent until somebody has waited this often; returns the waits."""
+    from airflow_relay import tracks
+
+    waits, left = [], [0]
+
+    def get_ledger():
+        if left[0] > 0:
+            raise LedgerUnreachableError("The ledger did not answer.")
+        return airflow.ledger
+
+    def sleep(seconds):
+        waits.append(seconds)
+        left[0] -= 1
+
+    monkeypatch.setattr(tracks.time, "sleep", sleep)
+    monkeypatch.setattr(tracks, "get_ledger", get_ledger)
+    return waits, left
+
+
+def test_ledger_that_is_silent_for_a_minute_costs_no_track_its_begin_or_end(airflow, context, outage):
+    waits, left = outage
+    left[0] = 2
+    with track(context=context) as this:
+        this.result = {"pages": 3}
+        left[0] = 12
+    assert airflow.rows()["a"].result == {"pages": 3}
+    assert len(waits) == 14
+
+
+def test_ledger_that_stays_silent_fails_the_task(context, outage):
+    guard = track(context=context).__enter__()
+    outage[1][0] = 10_000
+    with pytest.raises(LedgerUnreachableError):
+        guard.__exit__(None, None, None)
+    assert sum(outage[0]) == 300
 
 
 def test_wrong_ledger_or_name_is_refused(airflow, context):
