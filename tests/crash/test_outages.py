@@ -79,8 +79,10 @@ def alerts_of(relay: RelayOnAirflow, key: str) -> list[str]:
 
 
 def attempts_at(relay: RelayOnAirflow, item: Item) -> list[datetime]:
+    """When grants of the item were charged; one that waits behind a breaker is not."""
     with relay.ledger.read() as tx:
-        return [event.at for event in items.log_of(tx, item.id, kinds=[EventKind.RECOVERED])]
+        granted = items.log_of(tx, item.id, kinds=[EventKind.GRANTED])
+    return [event.at for event in granted if "attempts" in event.set]
 
 
 def settled(relay: RelayOnAirflow, keys: list[str]) -> list[Item]:
