@@ -39,7 +39,9 @@ class _Waiting:
         self.count = 0
 
     def add(self, candidate: Candidate) -> None:
-        line = self.by_priority.setdefault(candidate.priority, deque())
+        line = self.by_priority.get(candidate.priority)
+        if line is None:
+            line = self.by_priority[candidate.priority] = deque()
         if line and _since(candidate) < _since(line[-1]):
             ordered = list(line)
             insort(ordered, candidate, key=_since)

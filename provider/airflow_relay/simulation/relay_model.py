@@ -184,7 +184,8 @@ class RelayModel:
         work = self.work[(run.pipeline, run.stage)]
         good = attempt.error is None
         self.recorder.ran(run.item_id, run.stage, begin, end, good=good, tokens=work.tokens)
-        self.recorder.timeouts += attempt.error is ErrorClass.TIMEOUT
+        if not good:
+            self.recorder.timeouts += attempt.error is ErrorClass.TIMEOUT
         self._close(run, _completion(attempt))
 
     def _close(self, run: Run, completion: Completion) -> None:
