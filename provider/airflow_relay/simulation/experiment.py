@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from statistics import NormalDist, fmean, stdev
 from typing import Final, Protocol
 
@@ -143,8 +148,7 @@ def _over_seeds(
     waiting: dict[str, float] = {}
     in_use: dict[str, float] = {}
     example: Recorder | None = None
-    for seed in seeds:
-        recorder = simulate_once(scenario, model, days=days, seed=seed)
+    for recorder in _recorders(scenario, model, days=days, seeds=seeds):
         for name, measure in MEASURES.items():
             values[name].append(measure.of(recorder))
         end_to_end.merge(recorder.end_to_end)
@@ -168,6 +172,37 @@ def _over_seeds(
         limits=example.limits,
         example=example,
     )
+
+
+def _recorders(
+    scenario: Scenario, model: ModelSpec, *, days: int, seeds: Sequence[int]
+) -> Iterator[Recorder]:
+    """One of each seed, in their order. Those of long runs come from as many processes as there are cores."""
+    once = partial(_simulate_seed, scenario, model, days)
+    began = time.perf_counter()
+    yield once(seeds[0])
+    rest = seeds[1:]
+    workers = min(_cores(), len(rest))
+    if workers < 2 or (time.perf_counter() - began) * len(rest) < _WORTH_PROCESSES_S:
+        yield from map(once, rest)
+        return
+    # Not forked: this process may have threads, of Airflow or of whoever calls.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(once, rest)
+
+
+def _simulate_seed(scenario: Scenario, model: ModelSpec, days: int, seed: int) -> Recorder:
+    return simulate_once(scenario, model, days=days, seed=seed)
+
+
+def _cores() -> int:
+    """The cores that this process may use, which are fewer than the machine's in a container."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+_WORTH_PROCESSES_S: Final = 10.0
+"""A process of its own imports for a second or two before it simulates."""
 
 
 def estimate(values: Sequence[float]) -> Estimate:
