@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.simulation.scenarios import chain
 
 from airflow_relay.simulation import experiment
 from airflow_relay.simulation.experiment import simulate
-from tests.unit.simulation.scenarios import chain
 
 
 def figures_of_four_seeds() -> dict[str, Any]:
