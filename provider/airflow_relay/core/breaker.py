@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from airflow_relay.core.errors.taxonomy import SYSTEMIC, ErrorClass
 from airflow_relay.core.states import RunResult
@@ -75,11 +74,6 @@ class Breaker:
     probe_run: int | None = None
     reason: str = ""
 
-    @cached_property
-    def unchanged(self) -> Step:
-        """The answer to most calls: made once, since it is given for each run that ends."""
-        return Step(breaker=self)
-
     @property
     def probe_at(self) -> datetime | None:
         """When the pause ends and a probe may go; ``None`` while closed or probing."""
@@ -112,8 +106,7 @@ class Breaker:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """The breaker after a call, what has changed, and why in words (empty when nothing has)."""
 
     breaker: Breaker
@@ -164,14 +157,14 @@ def record(
     failed = systemic and not success
     closed = breaker.state is BreakerState.CLOSED
     if closed and not failed:
-        return breaker.unchanged
+        return Step(breaker)
     if breaker.state is BreakerState.HALF_OPEN and run_id == breaker.probe_run:
         if failed:
             return _reopened(breaker, now=now, settings=settings)
         answer = "succeeded" if success else "was answered, with an error that concerns its item only"
         return Step(breaker=Breaker(), transition=Transition.CLOSED, reason=f"The probe {answer}.")
     if not closed:
-        return breaker.unchanged
+        return Step(breaker)
     recent = tuple(at for at in breaker.failures if abs(now - at) <= settings.window)
     failures = (*recent, now)[-settings.threshold :]
     if len(failures) < settings.threshold:
@@ -225,7 +218,7 @@ def probe_lost(breaker: Breaker, *, run_id: int) -> Step:
     To be called for each run that is closed or superseded without :func:`record`.
     """
     if breaker.state is not BreakerState.HALF_OPEN or run_id != breaker.probe_run:
-        return breaker.unchanged
+        return Step(breaker)
     return Step(
         breaker=replace(breaker, state=BreakerState.OPEN, probe_run=None),
         transition=Transition.PROBE_LOST,
@@ -242,7 +235,7 @@ def open_by_hand(
     """
     pause = breaker.pause or settings.pause
     step = _opened(breaker, reason=f"Opened by hand: {reason}", pause=pause, now=now)
-    return step if breaker.state is BreakerState.CLOSED else replace(step, transition=Transition.REOPENED)
+    return step if breaker.state is BreakerState.CLOSED else step._replace(transition=Transition.REOPENED)
 
 
 def close_by_hand(breaker: Breaker, *, reason: str) -> Step:
@@ -264,7 +257,7 @@ def _reopened(breaker: Breaker, *, now: datetime, settings: BreakerSettings) -> 
     pause = min((breaker.pause or settings.pause) * 2, settings.max_pause)
     step = _opened(breaker, reason=breaker.reason, pause=pause, now=now)
     said = f"The probe failed as well. Grants wait {_span(pause)}, then one item tries."
-    return replace(step, transition=Transition.REOPENED, reason=said)
+    return step._replace(transition=Transition.REOPENED, reason=said)
 
 
 def _span(span: timedelta) -> str:
