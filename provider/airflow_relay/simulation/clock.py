@@ -23,6 +23,7 @@ class Clock:
 
     def __init__(self, start: datetime) -> None:
         self.env = simpy.Environment()
+        """For events and processes; time passes by :meth:`run_for` alone, which knows both queues."""
         self.start = start
         self.seconds = 0.0
         """Since the start."""

@@ -86,7 +86,7 @@ def test_calls_share_a_service_evenly():
 
     for name, seconds, begin in (("a", 30, 0), ("b", 30, 0), ("c", 30, 0), ("d", 10, 100)):
         clock.env.process(call(name, seconds, begin))
-    clock.env.run()
+    clock.run_for(1000)
     assert ended == pytest.approx({"a": 45, "b": 45, "c": 45, "d": 110})
     assert service.most == 3
 
@@ -98,7 +98,7 @@ def test_dropped_calls_make_room():
     ended: list[float] = []
     kept.callbacks.append(lambda _: ended.append(clock.seconds))
     clock.after(10, service.drop, [dropped])
-    clock.env.run()
+    clock.run_for(1000)
     assert ended == [15]
 
 
