@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Final
-from weakref import WeakSet
 
-from sqlalchemy import Engine, select
+from sqlalchemy import select
 
 from airflow_relay.core import dispatch as rules
 from airflow_relay.core.capacity import free_units
@@ -34,7 +33,6 @@ def lock(tx: Tx, *, with_next: bool = False) -> None:
     """
     if tx.is_sqlite:
         return
-    _prepare(tx)
     if with_next:
         tx.write(_LOCK)
     else:
@@ -42,27 +40,6 @@ def lock(tx: Tx, *, with_next: bool = False) -> None:
 
 
 _LOCK: Final = select(meta.c.name).where(meta.c.name == DISPATCHER_LOCK).with_for_update()
-
-
-def _prepare(tx: Tx) -> None:
-    """Ask once what a decision asks, before the lock.
-
-    A task process makes one hand-off. Its first statements cost several times what they cost later, here and
-    in the server's process behind its connection, and nobody should have to wait for that.
-    """
-    if tx.conn.engine in _prepared:
-        return
-    _prepared.add(tx.conn.engine)
-    now = datetime.now(timezone.utc)
-    standings.load(tx)
-    for group in ready.groups(tx, now, most=1)[:1]:
-        ready.candidates(tx, group, 1, now)
-    tx.conn.execute(runs.LOCK_WITH_ITEM, {"of_run": _NOBODY}).all()
-    items.locked_all(tx, [])
-
-
-_prepared: Final[WeakSet[Engine]] = WeakSet()
-_NOBODY: Final = 0
 
 
 def run_dispatch(tx: Tx, conditions: Conditions, now: datetime) -> list[Run]:

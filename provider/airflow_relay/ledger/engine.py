@@ -111,6 +111,7 @@ def _create(url: str) -> Engine:
                 max_overflow=8,
                 connect_args=_patience(parsed),
                 execution_options=_SHARED_CACHE,
+                **_unused(parsed),
             )
         except ImportError as error:
             raise LedgerNotReadyError(
@@ -133,6 +134,11 @@ def _patience(url: URL) -> dict[str, int]:
         "tcp_user_timeout": 60_000,
     }
     return {name: value for name, value in wanted.items() if name not in url.query}
+
+
+def _unused(url: URL) -> dict[str, bool]:
+    """What SQLAlchemy would ask the server at each connection, and a task makes a new one: nobody uses it."""
+    return {"use_native_hstore": False} if url.get_driver_name() in {"psycopg2", "psycopg"} else {}
 
 
 def _create_sqlite(url: URL) -> Engine:
