@@ -204,6 +204,7 @@ def test_clear_of_a_failed_run_while_a_newer_one_is_at_work_is_refused_and_names
     assert relay.run_of(key, "second").run_id == newer
 
 
+@pytest.mark.slow
 def test_a_bulk_clear_rewinds_five_items_and_refuses_the_others(relay: RelayOnAirflow) -> None:
     """Last in this file: for ten minutes afterwards a rewind of this pipeline is refused."""
     keys = {relay.start(f"bulk{i}", second="fail") for i in range(REWIND_BURST + 1)}
