@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_relay import compat
-from airflow_relay.core.limits import HOLD_VARIABLE, LIMITS_VARIABLE
+from airflow_relay.core.limits import HOLD_VARIABLE, LIMITS_VARIABLE, Hold
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.hooks import conditions as ring
+from airflow_relay.ledger import governing
 from airflow_relay.ledger.observations import MAX_AGE
 from support.pipelines import Driver
 
@@ -108,11 +109,24 @@ def test_what_was_seen_too_long_ago_is_asked_for_again(
     assert airflow.questions() == [SECOND, HOLD_VARIABLE, LIMITS_VARIABLE]
 
 
-def test_a_hold_by_command_counts_at_once(airflow: Airflow, recent: Recent, drive: Driver) -> None:
-    from airflow_relay.core.limits import Hold
-    from airflow_relay.ledger import governing
-
-    recent(SECOND)
+def stop_the_line(drive: Driver) -> None:
     with drive.ledger.write() as tx:
         governing.set_hold(tx, Hold(scope="line", reason="stop", until=None), by="me", now=drive.now)
+
+
+def test_a_hold_by_command_counts_at_once(airflow: Airflow, recent: Recent, drive: Driver) -> None:
+    recent(SECOND)
+    stop_the_line(drive)
     assert recent(SECOND).holds == {"line": "stop"}
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(0, {}), (30, {"line": "stop"})])
+def test_what_a_hand_off_read_before_a_long_upload_is_read_again(
+    airflow: Airflow, recent: Recent, drive: Driver, seconds: int, holds: dict[str, str]
+) -> None:
+    recent(SECOND)
+    with drive.ledger.read() as tx:
+        known = ring.known_conditions(tx, drive.now, targets=[SECOND])
+    stop_the_line(drive)
+    now = drive.later(seconds=seconds)
+    assert ring.recent_conditions(drive.ledger, now, targets=[SECOND], known=known).holds == holds

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from airflow_relay.ledger import rehearsal
+from airflow_relay.hooks.conditions import known_conditions
+from airflow_relay.ledger import guarding, rehearsal
 from airflow_relay.ledger.engine import COMPILED, engine_for
 from support.pipelines import START
 
@@ -33,7 +34,9 @@ def play(drive: Any) -> None:
     first, *_ = drive.intake("a")
     drive.ledger.confirm([first.id], drive.now)
     drive.guard(first)
-    found, _ = drive.ledger.look(first.dag_id, first.run_id)
+    with drive.ledger.read() as tx:
+        found, _, _ = guarding.look(tx, first.dag_id, first.run_id)
+        known_conditions(tx, drive.now)
     assert [g.stage for g in drive.end(found, value="text").grants] == ["second"]
     assert drive.ledger.unconfirmed(drive.now) == []
 

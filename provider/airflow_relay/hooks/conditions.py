@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from airflow.sdk import Variable
@@ -53,14 +53,47 @@ def renew_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = 
         return _conditions(tx, seen, dags, now)
 
 
-def recent_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = ()) -> Conditions:
-    """The same, not older than a minute; what nobody has asked about in that time is asked for and kept."""
-    with ledger.read() as tx:
-        dags = ready.dags(tx) | set(targets)
-        seen = observations.load(tx)
-        if seen is not None and seen.is_recent(now) and dags <= seen.paused.keys():
-            return _conditions(tx, seen, dags, now)
+KNOWN_FOR: Final = timedelta(seconds=5)
+"""A hold set by command counts at once, so what was read before a long upload is not used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the ledger knows of the conditions without asking Airflow.
+
+    :param at: when it was read.
+    :param conditions: ``None`` while Airflow has to be asked.
+    """
+
+    at: datetime
+    dags: Collection[str]
+    seen: Observation | None
+    conditions: Conditions | None
+
+
+def known_conditions(tx: Tx, now: datetime, *, targets: Iterable[str] = ()) -> Known:
+    """The first half of :func:`recent_conditions`, for a transaction that reads other things as well."""
+    dags = ready.dags(tx) | set(targets)
+    seen = observations.load(tx)
+    enough = seen is not None and seen.is_recent(now) and dags <= seen.paused.keys()
+    conditions = _conditions(tx, seen, dags, now) if seen is not None and enough else None
+    return Known(at=now, dags=dags, seen=seen, conditions=conditions)
+
+
+def recent_conditions(
+    ledger: Ledger, now: datetime, *, targets: Iterable[str] = (), known: Known | None = None
+) -> Conditions:
+    """The same, not older than a minute; what nobody has asked about in that time is asked for and kept.
+
+    :param known: read just now; when it has become too old it is read again.
+    """
+    if known is None or now - known.at > KNOWN_FOR:
+        with ledger.read() as tx:
+            known = known_conditions(tx, now, targets=targets)
+    seen, dags = known.seen, known.dags
     if seen is not None and seen.is_recent(now):
+        if known.conditions is not None:
+            return known.conditions
         seen = replace(seen, paused={**seen.paused, **_pause_states(dags - seen.paused.keys())})
     else:
         seen = _ask(dags, now)

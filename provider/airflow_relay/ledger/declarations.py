@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from airflow_relay.core.pipeline import Pipeline
 from airflow_relay.ledger.engine import Tx
@@ -22,7 +22,7 @@ def digest_of(pipeline: Pipeline) -> str:
 
 def is_current(tx: Tx, pipeline: Pipeline) -> bool:
     """Whether the ledger has this very declaration."""
-    known = tx.conn.execute(select(pipelines.c.digest).where(pipelines.c.name == pipeline.name)).scalar()
+    known = tx.conn.execute(_DIGEST, {"of_name": pipeline.name}).scalar()
     if known != digest_of(pipeline):
         return False
     _read.setdefault(known, pipeline)
@@ -44,7 +44,7 @@ def load(tx: Tx, name: str) -> Pipeline:
 
     :raises UnknownPipelineError: none of this name was ever declared.
     """
-    digest = tx.conn.execute(select(pipelines.c.digest).where(pipelines.c.name == name)).scalar()
+    digest = tx.conn.execute(_DIGEST, {"of_name": name}).scalar()
     if digest is None:
         known = ", ".join(load_all(tx)) or "none"
         raise UnknownPipelineError(f"No pipeline {name!r} is declared. Declared: {known}.")
@@ -75,6 +75,8 @@ def by_digest(tx: Tx, digests: dict[str, str]) -> dict[str, Pipeline]:
         _read.pop(stale, None)
     return {name: _read[digest] for name, digest in digests.items()}
 
+
+_DIGEST: Final = select(pipelines.c.digest).where(pipelines.c.name == bindparam("of_name"))
 
 _read: Final[dict[str, Pipeline]] = {}
 """Digest → declaration, of the ledger that this process has read last."""

@@ -23,9 +23,6 @@ from airflow_relay.ledger.errors import LedgerNotReadyError, LedgerUnreachableEr
 BUSY_TIMEOUT_S: Final = 30
 """How long a SQLite connection waits for one that stands in no line: the ``sqlite3`` shell, a checkpoint."""
 
-CONNECT_TIMEOUT_S: Final = 10
-"""How long a connection to PostgreSQL may take."""
-
 _SWITCH_PAUSE_S: Final = 0.02
 
 _WRITE: Final = "relay_write"
@@ -101,18 +98,10 @@ def _create(url: str) -> Engine:
     if backend == "sqlite":
         return _create_sqlite(parsed)
     if backend in ("postgresql", "postgres"):
-        if parsed.drivername in ("postgres", "postgresql"):
-            parsed = parsed.set(drivername="postgresql+psycopg2")
+        from airflow_relay.ledger import postgres  # noqa: PLC0415 - the other database's dialect is a long import
+
         try:
-            return create_engine(
-                parsed,
-                pool_pre_ping=True,
-                pool_size=2,
-                max_overflow=8,
-                connect_args=_patience(parsed),
-                execution_options=_SHARED_CACHE,
-                **_unused(parsed),
-            )
+            return postgres.create(parsed, execution_options=_SHARED_CACHE)
         except ImportError as error:
             raise LedgerNotReadyError(
                 "The PostgreSQL driver is missing: pip install 'airflow-provider-relay[postgres]'."
@@ -120,25 +109,6 @@ def _create(url: str) -> Engine:
     raise LedgerNotReadyError(
         f"The ledger runs on SQLite or PostgreSQL, not on {backend!r}: see relay_ledger."
     )
-
-
-def _patience(url: URL) -> dict[str, int]:
-    """How long a silent server is waited for; libpq's own answer is: for ever, or hours."""
-    if url.get_driver_name() not in {"psycopg2", "psycopg"}:
-        return {}
-    wanted = {
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 60_000,
-    }
-    return {name: value for name, value in wanted.items() if name not in url.query}
-
-
-def _unused(url: URL) -> dict[str, bool]:
-    """What SQLAlchemy would ask the server at each connection, and a task makes a new one: nobody uses it."""
-    return {"use_native_hstore": False} if url.get_driver_name() in {"psycopg2", "psycopg"} else {}
 
 
 def _create_sqlite(url: URL) -> Engine:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from airflow_relay.core.limits import (
     LIMITS_VARIABLE,
@@ -28,12 +28,18 @@ from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import adaptive_limits, heartbeats, jobs
 from airflow_relay.ledger.schema import holds as hold_table
 from airflow_relay.ledger.schema import items as item_table
+from airflow_relay.ledger.types import Instant
 
 
 def holds(tx: Tx, now: datetime) -> dict[str, Hold]:
     """Open holds set by command or form, and those of DAGs that cannot be triggered: scope → hold."""
-    query = select(hold_table).where(or_(hold_table.c.until.is_(None), hold_table.c.until > now))
-    return {r.scope: Hold(scope=r.scope, reason=r.reason, until=r.until) for r in tx.conn.execute(query)}
+    rows = tx.conn.execute(_HOLDS, {"now": now})
+    return {r.scope: Hold(scope=r.scope, reason=r.reason, until=r.until) for r in rows}
+
+
+_HOLDS: Final = select(hold_table).where(
+    or_(hold_table.c.until.is_(None), hold_table.c.until > bindparam("now", type_=Instant))
+)
 
 
 def set_hold(tx: Tx, hold: Hold, *, by: str, now: datetime) -> None:

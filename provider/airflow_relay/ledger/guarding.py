@@ -32,9 +32,13 @@ class Guarded:
     has_slots: bool = True
 
 
-def look(tx: Tx, dag_id: str, run_id: str) -> tuple[Run | None, Item | None, str]:
-    """Run, item and the ledger's identity by one statement: what every guarded task pays."""
-    row = tx.conn.execute(_LOOK, {"of_dag": dag_id, "of_run": run_id}).one_or_none()
+def look(tx: Tx, dag_id: str, run_id: str, *, locked: bool = False) -> tuple[Run | None, Item | None, str]:
+    """Run, item and the ledger's identity by one statement: what every guarded task pays.
+
+    :param locked: with item and run safe from other writers until the transaction ends.
+    """
+    statement = _LOOK_LOCKED if locked else _LOOK
+    row = tx.conn.execute(statement, {"of_dag": dag_id, "of_run": run_id}).one_or_none()
     if row is None:
         return None, None, tx.ledger_id
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's public accessor
@@ -52,6 +56,8 @@ _LOOK: Final = (
     .join(item_table, item_table.c.id == run_table.c.item_id)
     .where(run_table.c.dag_id == bindparam("of_dag"), run_table.c.run_id == bindparam("of_run"))
 )
+# In this order: the item first.
+_LOOK_LOCKED: Final = _LOOK.with_for_update(of=[item_table, run_table])
 
 
 def decide(
@@ -63,9 +69,13 @@ def decide(
     is_entry_dag: bool,
     named_ledger: str | None,
     now: datetime,
+    locked: bool = False,
 ) -> Guarded:
-    """Ask the rule; nothing is written."""
-    run, item, ledger_id = look(tx, dag_id, run_id)
+    """Ask the rule; nothing is written.
+
+    :param locked: as in :func:`look`.
+    """
+    run, item, ledger_id = look(tx, dag_id, run_id, locked=locked)
     closed = run is not None and item is not None and run.state is not RunState.OPEN
     decision = rules.decide(
         run=run,

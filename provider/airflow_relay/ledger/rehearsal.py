@@ -21,7 +21,7 @@ from airflow_relay.core.item import Run
 from airflow_relay.core.pipeline import END, Pipeline, Stage
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import RunResult
-from airflow_relay.ledger import governing, items, observations, ready, results
+from airflow_relay.ledger import governing, guarding, items, observations, ready, results
 from airflow_relay.ledger.engine import COMPILED, dispose_engine, engine_for
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, REVISION, VERSION_TABLE, meta, metadata, version
 from airflow_relay.ledger.store import Ledger
@@ -126,14 +126,14 @@ def _run(ledger: Ledger, run: Run, now: datetime) -> tuple[Run, ...]:
     )
     ledger.find_run(run.dag_id, run.run_id)
     with ledger.read() as tx:
+        guarding.look(tx, run.dag_id, run.run_id)
         results.of_item(tx, run.item_id)
         items.by_ids(tx, [run.item_id])
         ready.dags(tx)
         governing.holds(tx, now)
         observations.load(tx)
-    found, _ = ledger.look(run.dag_id, run.run_id)
     done = ledger.hand_off(
-        found or run,
+        run,
         pipeline=_LINE,
         completion=Completion(RunResult.SUCCESS),
         stored=ledger.prepare("result", _LINE.name, "item", run.stage),

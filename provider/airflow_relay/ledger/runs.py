@@ -24,6 +24,7 @@ from airflow_relay.ledger import codec, declarations, items
 from airflow_relay.ledger.engine import Tx
 from airflow_relay.ledger.schema import breakers, runs, slots
 from airflow_relay.ledger.schema import items as item_table
+from airflow_relay.ledger.types import Instant
 
 RESEND_AFTER: Final = timedelta(seconds=60)
 """An unconfirmed grant is sent again by whoever comes by after this; sending twice starts one run."""
@@ -31,6 +32,22 @@ RESEND_AFTER: Final = timedelta(seconds=60)
 
 _INSERT: Final = insert(runs).returning(runs.c.id, runs.c.item_id)
 _CHANGE: Final = update(runs).where(runs.c.id == bindparam("of_run"))
+_CONFIRM: Final = (
+    update(runs)
+    .where(runs.c.id.in_(bindparam("ids", expanding=True)), runs.c.confirmed_at.is_(None))
+    .values(confirmed_at=bindparam("now", type_=Instant))
+)
+_UNCONFIRMED: Final = (
+    select(runs)
+    .where(
+        runs.c.state == RunState.OPEN,
+        runs.c.confirmed_at.is_(None),
+        runs.c.sent_at <= bindparam("until", type_=Instant),
+    )
+    .order_by(runs.c.id)
+    .limit(100)
+    .with_for_update(skip_locked=True)
+)
 _TAKE_SLOTS: Final = insert(slots)
 _FREE_SLOTS: Final = delete(slots).where(slots.c.run == bindparam("of_run"))
 LOCK_WITH_ITEM: Final = (
@@ -192,27 +209,12 @@ def change(tx: Tx, run: int, **values: Any) -> None:
 def confirm(tx: Tx, run_ids: Collection[int], now: datetime) -> None:
     """Airflow has these runs."""
     if run_ids:
-        tx.conn.execute(
-            update(runs)
-            .where(runs.c.id.in_(list(run_ids)), runs.c.confirmed_at.is_(None))
-            .values(confirmed_at=now)
-        )
+        tx.conn.execute(_CONFIRM, {"ids": list(run_ids), "now": now})
 
 
 def claim_unconfirmed(tx: Tx, now: datetime, *, older_than: timedelta = RESEND_AFTER) -> list[Run]:
     """Grants whose sender seems lost. Marked as sent now, so that two senders rarely work on one."""
-    query = (
-        select(runs)
-        .where(
-            runs.c.state == RunState.OPEN,
-            runs.c.confirmed_at.is_(None),
-            runs.c.sent_at <= now - older_than,
-        )
-        .order_by(runs.c.id)
-        .limit(100)
-        .with_for_update(skip_locked=True)
-    )
-    found = [codec.run_from(r) for r in tx.conn.execute(query)]
+    found = [codec.run_from(r) for r in tx.conn.execute(_UNCONFIRMED, {"until": now - older_than})]
     if found:
         tx.conn.execute(update(runs).where(runs.c.id.in_([r.id for r in found])).values(sent_at=now))
     return found

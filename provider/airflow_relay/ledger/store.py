@@ -20,7 +20,6 @@ from airflow_relay.ledger import (
     declarations,
     dispatching,
     guarding,
-    items,
     registering,
     results,
     retention,
@@ -37,10 +36,16 @@ from airflow_relay.ledger.schema import REVISION, meta, version
 
 @dataclass(frozen=True)
 class HandedOff:
-    """What a hand-off did: the closed run, and the grants to send now."""
+    """What a hand-off did.
+
+    :param closed: the run that it came for.
+    :param grants: to send now.
+    :param lost: grants of others whose sender seems lost; to send as well.
+    """
 
     closed: Closed
     grants: tuple[Run, ...]
+    lost: tuple[Run, ...]
 
 
 class Ledger:
@@ -177,18 +182,13 @@ class Ledger:
                 now=now,
                 adaptive=conditions.adaptive,
             )
-            return HandedOff(closed, tuple(dispatching.run_dispatch(tx, conditions, now)))
+            grants = dispatching.run_dispatch(tx, conditions, now)
+            return HandedOff(closed, tuple(grants), lost=tuple(runs.claim_unconfirmed(tx, now)))
 
     def find_run(self, dag_id: str, run_id: str) -> Run | None:
         """The grant behind an Airflow run."""
         with self.read() as tx:
             return runs.find(tx, dag_id, run_id)
-
-    def look(self, dag_id: str, run_id: str) -> tuple[Run | None, Item | None]:
-        """The grant behind an Airflow run, and its item."""
-        with self.read() as tx:
-            run, item, _ = guarding.look(tx, dag_id, run_id)
-            return run, item
 
     def unconfirmed(self, now: datetime) -> list[Run]:
         """Grants whose sender seems lost; the caller sends them."""
@@ -214,9 +214,10 @@ class Ledger:
     ) -> Guarded:
         """May a task of this run work? Reopening is left to :meth:`reopen`; a first start is recorded."""
 
-        def decide(tx: Tx) -> Guarded:
+        def decide(tx: Tx, *, locked: bool) -> Guarded:
             return guarding.decide(
                 tx,
+                locked=locked,
                 dag_id=dag_id,
                 run_id=run_id,
                 clear_number=clear_number,
@@ -226,13 +227,11 @@ class Ledger:
             )
 
         with self.read() as tx:
-            guarded = decide(tx)
+            guarded = decide(tx, locked=False)
         if not _changes_something(guarded):
             return guarded
         with self.write() as tx:
-            if guarded.item is not None:
-                items.locked(tx, guarded.item.id)
-            guarded = decide(tx)
+            guarded = decide(tx, locked=True)
             if guarded.decision.action in _REOPENS:
                 return guarded
             return guarding.perform(

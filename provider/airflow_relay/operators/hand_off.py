@@ -19,8 +19,9 @@ from airflow_relay.core.pipeline import End, Pipeline
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState, RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
-from airflow_relay.hooks.conditions import recent_conditions
+from airflow_relay.hooks.conditions import Known, known_conditions, recent_conditions
 from airflow_relay.hooks.ledger import get_ledger
+from airflow_relay.ledger import guarding
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.registering import found_by_intake
 from airflow_relay.ledger.store import Ledger
@@ -98,11 +99,11 @@ class HandOff(RelayTrigger):
         ledger, dag_run = get_ledger(), context["dag_run"]
         with ThreadPoolExecutor(max_workers=1) as aside:
             # The next stage waits for both answers: the ledger is connected to while Airflow is asked.
-            looked = aside.submit(ledger.look, dag_run.dag_id, dag_run.run_id)
+            looked = aside.submit(self._look, ledger, dag_run)
             states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
             completion = completion_of(states, self.shape)
             returned = self._returned(context) if completion.result is RunResult.SUCCESS else None
-            run, item = looked.result()
+            run, item, known = looked.result()
         self.served_run = run
         if run is None or item is None:
             if asked_item(context) and completion.result is RunResult.FAILED:
@@ -111,7 +112,7 @@ class HandOff(RelayTrigger):
         text = "The run was closed before."
         if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
             completion, text = self._close(
-                ledger, context, run, key=item.key, completion=completion, returned=returned
+                ledger, context, run, key=item.key, completion=completion, returned=returned, known=known
             )
         else:
             self.send(ledger, [])
@@ -119,6 +120,14 @@ class HandOff(RelayTrigger):
         if completion.result is RunResult.FAILED:
             raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. {text}")
         return None
+
+    def _look(self, ledger: Ledger, dag_run: Any) -> tuple[Run | None, Item | None, Known]:
+        with ledger.read() as tx:
+            run, item, _ = guarding.look(tx, dag_run.dag_id, dag_run.run_id)
+            return run, item, known_conditions(tx, utcnow(), targets=self._next_dags())
+
+    def _next_dags(self) -> set[str]:
+        return {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
 
     def _close(
         self,
@@ -129,6 +138,7 @@ class HandOff(RelayTrigger):
         key: str,
         completion: Completion,
         returned: Any,
+        known: Known,
     ) -> tuple[Completion, str]:
         stored = None
         if completion.result is RunResult.SUCCESS:
@@ -142,8 +152,7 @@ class HandOff(RelayTrigger):
                 keeps_result=self.shape.result_task_id is not None,
             )
         now = utcnow()
-        targets = {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
-        conditions = recent_conditions(ledger, now, targets=targets)
+        conditions = recent_conditions(ledger, now, targets=self._next_dags(), known=known)
         crash_point(CrashPoint.HAND_OFF_BEFORE_COMMIT)
         done = ledger.hand_off(
             run,
@@ -155,17 +164,23 @@ class HandOff(RelayTrigger):
             now=now,
         )
         crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
-        self.send(ledger, done.grants, keys={run.item_id: key})
+        self.send(ledger, done.grants, lost=done.lost, keys={run.item_id: key})
         _check_reachable(done.closed.item, conditions)
         if not done.closed.already:
             metrics.run_ended(done.closed.run, result=completion.result, now=now)
         return completion, done.closed.text
 
     def send(
-        self, ledger: Ledger, grants: Iterable[Run], *, keys: Mapping[int, str] | None = None
+        self,
+        ledger: Ledger,
+        grants: Iterable[Run],
+        *,
+        lost: Iterable[Run] | None = None,
+        keys: Mapping[int, str] | None = None,
     ) -> list[Run]:
         """Send the grants of this pipeline, then those of others and those whose sender was lost.
 
+        :param lost: the latter, where they are claimed already.
         :param keys: see :func:`send_grants`.
         :raises TargetDagError: a DAG of this pipeline is missing or broken. One of another pipeline is only
             logged here: its own stages and the tick fail by it.
@@ -177,7 +192,8 @@ class HandOff(RelayTrigger):
             self.note_triggered(sent)
         finally:
             others = [g for g in grants if g.pipeline != self.pipeline.name]
-            self._send_for_others(ledger, [*others, *ledger.unconfirmed(utcnow())])
+            lost = ledger.unconfirmed(utcnow()) if lost is None else lost
+            self._send_for_others(ledger, [*others, *lost])
         return sent
 
     def _send_for_others(self, ledger: Ledger, grants: list[Run]) -> None:
