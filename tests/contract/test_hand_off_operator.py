@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_relay import compat
+from airflow_relay.clock import utcnow
+from airflow_relay.core.completion import StageShape
 from airflow_relay.core.item import Run
+from airflow_relay.core.limits import Hold
 from airflow_relay.core.pipeline import END, Pipeline, Stage
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState, RunResult, RunState
@@ -17,7 +20,7 @@ from airflow_relay.ledger import dead_letters, governing, results
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.store import Ledger
 from airflow_relay.operators import hand_off
-from airflow_relay.operators.hand_off import HandOff, StageFailedError
+from airflow_relay.operators.hand_off import AtOnce, HandOff, StageFailedError
 from support.pipelines import SHAPE, Driver, line
 
 ROUTER = Pipeline(
@@ -42,12 +45,13 @@ class Airflow:
 
     def __init__(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
         self.returned: Any = None
+        self.work = "success"
         self.missing: set[str] = set()
         self.started: list[str] = []
         monkeypatch.setattr(hand_off, "get_ledger", lambda: ledger)
         monkeypatch.setattr(hand_off, "recent_conditions", conditions)
         monkeypatch.setattr(hand_off.metrics, "run_ended", lambda *_, **__: None)
-        monkeypatch.setattr(compat, "task_states", lambda _, runs: {runs[0]: {"work": "success"}})
+        monkeypatch.setattr(compat, "task_states", lambda _, runs: {runs[0]: {"work": self.work}})
         monkeypatch.setattr(compat, "trigger_dag_run", self.trigger)
 
     def trigger(self, *, dag_id: str, run_id: str, **_: Any) -> bool:
@@ -58,8 +62,17 @@ class Airflow:
 
     def hand_off(self, pipeline: Pipeline, stage: str, dag_run: Any, **arguments: Any) -> Any:
         operator = HandOff(task_id="hand_off", pipeline=pipeline, stage=stage, shape=SHAPE, **arguments)
+        self.triggered = operator
+        return operator.execute(self.context(dag_run))
+
+    def at_once(self, drive: Driver, run: Run, *, shape: StageShape = SHAPE) -> None:
+        """What the process of the stage's last task does when that has succeeded."""
+        operator = HandOff(task_id="hand_off", pipeline=drive.pipeline, stage=run.stage, shape=shape)
+        AtOnce(operator)(self.context(of(run)))
+
+    def context(self, dag_run: Any) -> dict[str, Any]:
         ti = SimpleNamespace(xcom_pull=lambda **_: self.returned, xcom_push=lambda **_: None)
-        return operator.execute({"dag_run": dag_run, "ti": ti})
+        return {"dag_run": dag_run, "ti": ti}
 
 
 @pytest.fixture
@@ -173,3 +186,90 @@ def test_an_intake_that_returns_no_list_fails_and_registers_nothing(
 def test_an_intake_may_yield_its_items(airflow: Airflow, drive: Driver) -> None:
     found = airflow.hand_off(drive.pipeline, "first", INTAKE, intake=lambda: (k for k in ("a", "b")))
     assert found == {"new": ["a", "b"], "known": 0, "granted": 2}
+
+
+def test_a_stage_is_handed_off_by_its_last_task_and_the_hand_off_finds_it_so(
+    airflow: Airflow, drive: Driver
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.returned = {"n": 1}
+    airflow.at_once(drive, run)
+    assert drive.run(run).state is RunState.CLOSED
+    assert [drive.item("a").stage, drive.item("a").state] == ["second", ItemState.GRANTED]
+    told = drive.log("a")
+    airflow.hand_off(drive.pipeline, "first", of(run))
+    assert drive.log("a") == told
+    [started] = airflow.started
+    assert airflow.triggered.triggered_run is not None
+    assert airflow.triggered.triggered_run.run_id == started, "the link in the UI"
+    with drive.ledger.read() as tx:
+        assert [r.value for r in results.of_item(tx, drive.item("a").id) if r.stage] == [{"n": 1}]
+
+
+def test_what_its_last_task_granted_and_did_not_send_the_hand_off_sends_at_once(
+    airflow: Airflow, drive: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+
+    def lost(*_: Any, **__: Any) -> bool:
+        raise RuntimeError("the process loses its supervisor")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(compat, "trigger_dag_run", lost)
+        airflow.at_once(drive, run)
+    assert drive.item("a").state is ItemState.GRANTED
+    airflow.hand_off(drive.pipeline, "first", of(run))
+    assert len(airflow.started) == 1
+
+
+def test_the_last_task_leaves_a_missing_dag_to_the_hand_off_which_names_it(
+    airflow: Airflow, drive: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.missing = {"line__second"}
+    airflow.at_once(drive, run)
+    assert "Not handed off yet (TargetDagError: DAG 'line__second' does not exist.)" in caplog.text
+    with pytest.raises(compat.TargetDagError, match="line__second"):
+        airflow.hand_off(drive.pipeline, "first", of(run))
+
+
+def test_the_last_task_hands_off_nothing_of_a_stage_that_has_failed_before_it(
+    airflow: Airflow, drive: Driver
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.work = "failed"
+    all_done_behind_it = StageShape(("work", "last"), ("last",), "last")
+    airflow.at_once(drive, run, shape=all_done_behind_it)
+    assert drive.run(run).state is RunState.OPEN
+    with pytest.raises(StageFailedError):
+        airflow.hand_off(drive.pipeline, "first", of(run))
+
+
+def test_the_last_task_of_an_older_run_moves_nothing(airflow: Airflow, drive: Driver) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.at_once(drive, run)
+    before = drive.item("a")
+    airflow.at_once(drive, run)
+    assert drive.item("a") == before
+    assert len(airflow.started) == 1
+
+
+def test_an_item_that_waits_after_the_last_task_is_granted_by_the_hand_off_if_it_can_be(
+    airflow: Airflow, drive: Driver
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    with drive.ledger.write() as tx:
+        governing.set_hold(tx, Hold(scope="line", reason="stop", until=None), by="me", now=utcnow())
+    airflow.at_once(drive, run)
+    assert drive.item("a").state is ItemState.READY
+    with drive.ledger.write() as tx:
+        governing.release_hold(tx, "line")
+    airflow.hand_off(drive.pipeline, "first", of(run))
+    assert drive.item("a").state is ItemState.GRANTED
+    assert len(airflow.started) == 1

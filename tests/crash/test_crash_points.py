@@ -90,14 +90,18 @@ def test_killed_as_its_first_task_begins_the_item_is_refired_by_the_sweep(relay,
         CrashPoint.HAND_OFF_AFTER_TRIGGER,
     ],
 )
-def test_a_hand_off_killed_at_any_point_hands_on_once(relay, switches, point):
-    key = relay.start("hand-off", first="wait")
-    relay.wait_for(key, ItemState.RUNNING, stage="first", timeout=180)
+@pytest.mark.parametrize("stage", ["first", "second"], ids=["in its last task", "in its own task"])
+def test_a_hand_off_killed_at_any_point_hands_on_once(relay, switches, stage, point):
+    key = relay.start("hand-off", **{stage: "wait"})
+    relay.wait_for(key, ItemState.RUNNING, stage=stage, timeout=180)
+    before = len(relay.runs(key))
     memory = switches.die_once_at(point)
-    relay.signal(key, "first")
+    relay.signal(key, stage)
     died(relay, memory)
     switches.clear()
-    relay.airflow.wait(lambda: len(relay.runs(key)) > 1, what="the next stage to be granted", timeout=180)
+    relay.airflow.wait(
+        lambda: len(relay.runs(key)) > before, what="the next stage to be granted", timeout=180
+    )
     later(relay, switches, minutes=2)
     relay.wait_for(key, ItemState.DONE, timeout=180)
     assert relay.item(key).attempts == 0, "a hand-off is no attempt"

@@ -15,7 +15,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow_relay import END, Pipeline, Stage, stage_dag
 from airflow_relay.core.pipeline import PipelineError
 from airflow_relay.operators.guard import Guard
-from airflow_relay.operators.hand_off import HandOff
+from airflow_relay.operators.hand_off import AtOnce, HandOff
 from airflow_relay.policies.stage_retry import StageRetryPolicy, record_final
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -90,6 +90,70 @@ def test_authors_failure_callbacks_come_behind_ours() -> None:
     dag = build(body, "first", intake=list)
     assert list(dag.get_task("plain").on_failure_callback) == [record_final, own]
     assert list(dag.get_task("many").on_failure_callback) == [record_final, own]
+
+
+def own_success(context: Any) -> None: ...
+
+
+def single() -> None:
+    PythonOperator(task_id="last", python_callable=print, on_success_callback=own_success)
+
+
+def single_behind_several() -> None:
+    @task
+    def each(x: int) -> int:
+        return x
+
+    several = each.expand(x=[1, 2])
+    several >> PythonOperator(task_id="last", python_callable=print, on_success_callback=[own_success])
+
+
+def two_ends() -> None:
+    for name in ("last", "beside"):
+        PythonOperator(task_id=name, python_callable=print, on_success_callback=own_success)
+
+
+def mapped_end() -> None:
+    PythonOperator.partial(task_id="last", python_callable=print, on_success_callback=own_success).expand(
+        op_args=[[1], [2]]
+    )
+
+
+def end_in_a_mapped_group() -> None:
+    @task_group
+    def group(x: int) -> None:
+        PythonOperator(task_id="in_it", python_callable=print, op_args=[x], on_success_callback=own_success)
+
+    group.expand(x=[1, 2])
+
+
+def end_without_a_process() -> None:
+    EmptyOperator(task_id="last", on_success_callback=own_success)
+
+
+def clean_up_behind_it() -> None:
+    work = PythonOperator(task_id="work", python_callable=print)
+    last = PythonOperator(task_id="last", python_callable=print, on_success_callback=own_success)
+    work >> last.as_teardown(on_failure_fail_dagrun=False)
+
+
+@pytest.mark.parametrize("body", [single, single_behind_several])
+def test_a_single_last_task_hands_off_in_front_of_what_its_author_set(body: Any) -> None:
+    dag = build(body, "first", intake=list)
+    first, second = dag.get_task("last").on_success_callback
+    assert isinstance(first, AtOnce)
+    assert first.hand_off is dag.get_task("hand_off")
+    assert second is own_success
+
+
+@pytest.mark.parametrize(
+    "body", [two_ends, mapped_end, end_in_a_mapped_group, end_without_a_process, clean_up_behind_it]
+)
+def test_whose_end_is_not_the_success_of_one_process_is_left_to_the_hand_off(body: Any) -> None:
+    dag = build(body, "first", intake=list)
+    for one in dag.tasks:
+        callbacks = one.on_success_callback or []
+        assert not any(isinstance(c, AtOnce) for c in callbacks), one.task_id
 
 
 def test_the_single_task_of_a_router_is_the_one_that_decides() -> None:

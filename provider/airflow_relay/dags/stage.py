@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.bases.operator import BaseOperator
@@ -18,7 +18,7 @@ from airflow_relay.core.pipeline import DEFAULT_OUTCOME, Pipeline, PipelineError
 from airflow_relay.dags.waiting import refuse_waiting_for_own_keys
 from airflow_relay.item_context import item_macro
 from airflow_relay.operators.guard import Guard
-from airflow_relay.operators.hand_off import HandOff
+from airflow_relay.operators.hand_off import AtOnce, HandOff
 from airflow_relay.policies.stage_retry import StageRetryPolicy, record_final
 
 MAX_ACTIVE_RUNS: Final = 1000
@@ -149,6 +149,20 @@ def _wire(
     )
     leaves >> hand_off
     hand_off.as_teardown(on_failure_fail_dagrun=True)
+    if len(leaves) == 1 and _ends_in_its_process(leaves[0]):
+        leaves[0].on_success_callback = _callbacks(AtOnce(hand_off), leaves[0].on_success_callback)
+
+
+def _ends_in_its_process(task: BaseOperator | MappedOperator) -> TypeGuard[BaseOperator]:
+    """Whether the success of this task, seen in its own process, is the end of the stage's work."""
+    return (
+        isinstance(task, BaseOperator)
+        and not task.is_setup
+        and not task.is_teardown
+        # Such a task has no process, unless a callback asks for one.
+        and not task.inherits_from_empty_operator
+        and task.get_closest_mapped_task_group() is None
+    )
 
 
 def guard(
@@ -163,19 +177,19 @@ def guard(
         arguments = task.partial_kwargs
         arguments["pre_execute"] = Guard(pipeline, stage_name, shape, arguments.get("pre_execute"))
         arguments["retry_policy"] = StageRetryPolicy(arguments.get("retry_policy"))
-        arguments["on_failure_callback"] = _callbacks(arguments.get("on_failure_callback"))
+        arguments["on_failure_callback"] = _callbacks(record_final, arguments.get("on_failure_callback"))
         task.start_from_trigger = False
     else:
         task._pre_execute_hook = Guard(pipeline, stage_name, shape, task._pre_execute_hook)  # noqa: SLF001 - no public setter
         task.retry_policy = StageRetryPolicy(task.retry_policy)
-        task.on_failure_callback = _callbacks(task.on_failure_callback)
+        task.on_failure_callback = _callbacks(record_final, task.on_failure_callback)
         # Such a task would start in the triggerer, before any guard.
         task.start_from_trigger = False
 
 
-def _callbacks(author: Any) -> list[Any]:
+def _callbacks(first: Callable[[Any], None], author: Any) -> list[Any]:
     own = [] if author is None else list(author) if isinstance(author, list | tuple) else [author]
-    return [record_final, *own]
+    return [first, *own]
 
 
 def _result_task_id(where: str, result: Any) -> str | None:

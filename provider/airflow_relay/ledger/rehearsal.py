@@ -142,4 +142,5 @@ def _run(ledger: Ledger, run: Run, now: datetime) -> tuple[Run, ...]:
         now=now,
     )
     ledger.unconfirmed(now)
+    ledger.after(run, now)
     return done.grants

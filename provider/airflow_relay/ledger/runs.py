@@ -37,6 +37,9 @@ _CONFIRM: Final = (
     .where(runs.c.id.in_(bindparam("ids", expanding=True)), runs.c.confirmed_at.is_(None))
     .values(confirmed_at=bindparam("now", type_=Instant))
 )
+_OF_EPOCH: Final = select(runs).where(
+    runs.c.item_id == bindparam("of_item"), runs.c.epoch == bindparam("of_epoch")
+)
 _UNCONFIRMED: Final = (
     select(runs)
     .where(
@@ -181,6 +184,12 @@ def lock_with_item(tx: Tx, run: int) -> Locked:
     values = row._mapping  # noqa: SLF001 - SQLAlchemy's public accessor
     item = codec.item_from({c.name: values[f"item__{c.name}"] for c in item_table.columns})
     return Locked(item, codec.run_from(row), row.breaker)
+
+
+def following(tx: Tx, run: Run) -> Run | None:
+    """The next grant of the run's item."""
+    row = tx.conn.execute(_OF_EPOCH, {"of_item": run.item_id, "of_epoch": run.epoch + 1}).one_or_none()
+    return None if row is None else codec.run_from(row)
 
 
 def newest(tx: Tx, item_id: int) -> Run | None:

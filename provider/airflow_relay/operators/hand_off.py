@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -78,6 +78,8 @@ class HandOff(RelayTrigger):
         self.shape = shape
         self.intake = intake
         kwargs.setdefault("retry_policy", HandOffRetryPolicy())
+        # Not behind the work of everybody else, as the last task of a DAG would be: its run waits for it.
+        kwargs.setdefault("weight_rule", "upstream")
         kwargs.setdefault("retries", 10)
         kwargs.setdefault("retry_delay", timedelta(seconds=5))
         kwargs.setdefault("retry_exponential_backoff", True)
@@ -96,15 +98,14 @@ class HandOff(RelayTrigger):
         :raises StageFailedError: the stage's work failed; everything is recorded before.
         :raises TargetDagError: the next DAG is missing; everything is recorded and a retry sends again.
         """
-        ledger, dag_run = get_ledger(), context["dag_run"]
-        with ThreadPoolExecutor(max_workers=1) as aside:
-            # The next stage waits for both answers: the ledger is connected to while Airflow is asked.
-            looked = aside.submit(self._look, ledger, dag_run)
-            states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
-            completion = completion_of(states, self.shape)
-            returned = self._returned(context) if completion.result is RunResult.SUCCESS else None
-            run, item, known = looked.result()
+        ledger = get_ledger()
+        run, item, known = self._look(ledger, context["dag_run"])
         self.served_run = run
+        if run is not None and item is not None and _was_handed_off(run, item):
+            self._follow(ledger, run, key=item.key)
+            log.info("The stage was handed off before.")
+            return None
+        completion = self._completion(context["dag_run"])
         if run is None or item is None:
             if asked_item(context) and completion.result is RunResult.FAILED:
                 raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. The run has no item.")
@@ -112,7 +113,7 @@ class HandOff(RelayTrigger):
         text = "The run was closed before."
         if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
             completion, text = self._close(
-                ledger, context, run, key=item.key, completion=completion, returned=returned, known=known
+                ledger, context, run, key=item.key, completion=completion, known=known
             )
         else:
             self.send(ledger, [])
@@ -121,13 +122,42 @@ class HandOff(RelayTrigger):
             raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. {text}")
         return None
 
+    def at_once(self, context: Mapping[str, Any]) -> None:
+        """Hand off in the process of the stage's last task, which Airflow has just recorded as a success.
+
+        So the next stage does not wait for the scheduler to come by this run, and for one more process. The
+        task of this operator runs all the same, finds the stage handed off, and makes up for what is missing.
+        """
+        ledger, dag_run = get_ledger(), context["dag_run"]
+        run, item, known = self._look(ledger, dag_run)
+        if run is None or item is None or run.state is not RunState.OPEN:
+            return
+        alone = len(self.shape.work) == 1
+        completion = Completion(RunResult.SUCCESS) if alone else self._completion(dag_run)
+        if completion.result is RunResult.SUCCESS:
+            _, text = self._close(ledger, context, run, key=item.key, completion=completion, known=known)
+            log.info("Handed off. %s", text)
+
     def _look(self, ledger: Ledger, dag_run: Any) -> tuple[Run | None, Item | None, Known]:
         with ledger.read() as tx:
             run, item, _ = guarding.look(tx, dag_run.dag_id, dag_run.run_id)
             return run, item, known_conditions(tx, utcnow(), targets=self._next_dags())
 
+    def _completion(self, dag_run: Any) -> Completion:
+        states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
+        return completion_of(states, self.shape)
+
     def _next_dags(self) -> set[str]:
         return {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
+
+    def _follow(self, ledger: Ledger, run: Run, *, key: str) -> None:
+        """Make up for a sender that was lost between the stage's hand-off and here."""
+        following, lost = ledger.after(run, utcnow())
+        if following is not None and following.state is RunState.OPEN and following.confirmed_at is None:
+            self.send(ledger, [following], lost=lost, keys={run.item_id: key})
+        else:
+            self._send_for_others(ledger, lost)
+            self.note_triggered([] if following is None else [following])
 
     def _close(
         self,
@@ -137,7 +167,6 @@ class HandOff(RelayTrigger):
         *,
         key: str,
         completion: Completion,
-        returned: Any,
         known: Known,
     ) -> tuple[Completion, str]:
         stored = None
@@ -148,7 +177,7 @@ class HandOff(RelayTrigger):
                 key=key,
                 pipeline=self.pipeline,
                 completion=completion,
-                returned=returned,
+                returned=self._returned(context),
                 keeps_result=self.shape.result_task_id is not None,
             )
         now = utcnow()
@@ -196,7 +225,7 @@ class HandOff(RelayTrigger):
             self._send_for_others(ledger, [*others, *lost])
         return sent
 
-    def _send_for_others(self, ledger: Ledger, grants: list[Run]) -> None:
+    def _send_for_others(self, ledger: Ledger, grants: Sequence[Run]) -> None:
         try:
             send_grants(ledger, grants)
         except compat.TargetDagError as error:
@@ -225,6 +254,33 @@ class HandOff(RelayTrigger):
         )
         self.send(ledger, grants)
         return {"new": list(registered.new), "known": len(registered.known), "granted": len(grants)}
+
+
+@dataclass(frozen=True, eq=False)
+class AtOnce:
+    """A success callback of a stage's last task: hands off without waiting for the hand-off's own task."""
+
+    hand_off: HandOff
+
+    def __call__(self, context: Mapping[str, Any]) -> None:
+        try:
+            self.hand_off.at_once(context)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the task does it again, and fails by it
+            log.warning(
+                "Not handed off yet (%s: %s): the task %r does it.",
+                type(error).__name__,
+                error,
+                self.hand_off.task_id,
+            )
+
+
+def _was_handed_off(run: Run, item: Item) -> bool:
+    """Whether the run has ended well and its item has gone on; one that still waits is worth a dispatch."""
+    return (
+        run.state is RunState.CLOSED
+        and run.result in (RunResult.SUCCESS, RunResult.SKIPPED)
+        and item.state is not ItemState.READY
+    )
 
 
 def _check_reachable(item: Item, conditions: Conditions) -> None:

@@ -3,7 +3,8 @@
 Each task process imports this file anew. What lies in ``$AIRFLOW_HOME/switches`` becomes its environment: a
 crash point to die at, or a clock that is ahead.
 
-* ``crash`` does as the item's payload says;
+* ``crash`` does as the item's payload says; its second stage has two ends, so that it is handed off by the
+  hand-off's own task, and the others by their last task;
 * ``march`` takes its items from a folder and works without any retry of Airflow;
 * ``patient`` waits for long: in the triggerer, or in a process whose task Airflow tries again.
 """
@@ -95,9 +96,15 @@ def first() -> Any:
     return work()
 
 
+@task
+def beside() -> None:
+    """Nothing."""
+
+
 @stage_dag(crash, "second")
 def second() -> Any:
     """Go on."""
+    beside()
     return work()
 
 
