@@ -249,6 +249,18 @@ def test_the_last_task_hands_off_nothing_of_a_stage_that_has_failed_before_it(
         airflow.hand_off(drive.pipeline, "first", of(run))
 
 
+def test_a_cleared_task_that_the_guard_refuses_fails_its_run_though_the_stage_was_handed_off(
+    airflow: Airflow, drive: Driver
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.at_once(drive, run)
+    airflow.work = "failed"
+    with pytest.raises(StageFailedError, match="closed before"):
+        airflow.hand_off(drive.pipeline, "first", of(run))
+    assert drive.item("a").state is ItemState.GRANTED
+
+
 def test_the_last_task_of_an_older_run_moves_nothing(airflow: Airflow, drive: Driver) -> None:
     [run] = drive.intake("a")
     drive.guard(run)

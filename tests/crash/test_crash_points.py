@@ -90,8 +90,10 @@ def test_killed_as_its_first_task_begins_the_item_is_refired_by_the_sweep(relay,
         CrashPoint.HAND_OFF_AFTER_TRIGGER,
     ],
 )
-@pytest.mark.parametrize("stage", ["first", "second"], ids=["in its last task", "in its own task"])
-def test_a_hand_off_killed_at_any_point_hands_on_once(relay, switches, stage, point):
+@pytest.mark.parametrize(
+    ("stage", "tries"), [("first", 1), ("second", 2)], ids=["in its last task", "in its own task"]
+)
+def test_a_hand_off_killed_at_any_point_hands_on_once(relay, switches, stage, tries, point):
     key = relay.start("hand-off", **{stage: "wait"})
     relay.wait_for(key, ItemState.RUNNING, stage=stage, timeout=180)
     before = len(relay.runs(key))
@@ -105,6 +107,9 @@ def test_a_hand_off_killed_at_any_point_hands_on_once(relay, switches, stage, po
     later(relay, switches, minutes=2)
     relay.wait_for(key, ItemState.DONE, timeout=180)
     assert relay.item(key).attempts == 0, "a hand-off is no attempt"
+    run = relay.run_of(key, stage)
+    relay.wait_for_run(run, "success")
+    assert relay.api.task_instance(run.dag_id, run.run_id, "hand_off")["try_number"] == tries
     assert_ended_well(relay, key)
 
 

@@ -101,17 +101,15 @@ class HandOff(RelayTrigger):
         ledger = get_ledger()
         run, item, known = self._look(ledger, context["dag_run"])
         self.served_run = run
-        if run is not None and item is not None and _was_handed_off(run, item):
-            self._follow(ledger, run, key=item.key)
-            log.info("The stage was handed off before.")
-            return None
         completion = self._completion(context["dag_run"])
         if run is None or item is None:
             if asked_item(context) and completion.result is RunResult.FAILED:
                 raise StageFailedError(f"{self.pipeline.name}.{self.stage} failed. The run has no item.")
             return self._take_in(ledger, context)
         text = "The run was closed before."
-        if run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
+        if _was_handed_off(run, item):
+            self._follow(ledger, run, key=item.key)
+        elif run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
             completion, text = self._close(
                 ledger, context, run, key=item.key, completion=completion, known=known
             )
