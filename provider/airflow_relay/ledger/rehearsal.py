@@ -21,7 +21,7 @@ from airflow_relay.core.item import Run
 from airflow_relay.core.pipeline import END, Pipeline, Stage
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import RunResult
-from airflow_relay.ledger import governing, guarding, items, observations, ready, results
+from airflow_relay.ledger import governing, guarding, items, observations, ready, results, runs
 from airflow_relay.ledger.engine import COMPILED, dispose_engine, engine_for
 from airflow_relay.ledger.schema import DISPATCHER_LOCK, REVISION, VERSION_TABLE, meta, metadata, version
 from airflow_relay.ledger.store import Ledger
@@ -142,5 +142,7 @@ def _run(ledger: Ledger, run: Run, now: datetime) -> tuple[Run, ...]:
         now=now,
     )
     ledger.unconfirmed(now)
-    ledger.after(run, now)
+    with ledger.read() as tx:
+        runs.following(tx, run)
+        runs.any_unconfirmed(tx, now)
     return done.grants

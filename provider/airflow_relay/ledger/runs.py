@@ -40,17 +40,15 @@ _CONFIRM: Final = (
 _OF_EPOCH: Final = select(runs).where(
     runs.c.item_id == bindparam("of_item"), runs.c.epoch == bindparam("of_epoch")
 )
-_UNCONFIRMED: Final = (
-    select(runs)
-    .where(
-        runs.c.state == RunState.OPEN,
-        runs.c.confirmed_at.is_(None),
-        runs.c.sent_at <= bindparam("until", type_=Instant),
-    )
-    .order_by(runs.c.id)
-    .limit(100)
-    .with_for_update(skip_locked=True)
+_IS_UNCONFIRMED: Final = (
+    runs.c.state == RunState.OPEN,
+    runs.c.confirmed_at.is_(None),
+    runs.c.sent_at <= bindparam("until", type_=Instant),
 )
+_UNCONFIRMED: Final = (
+    select(runs).where(*_IS_UNCONFIRMED).order_by(runs.c.id).limit(100).with_for_update(skip_locked=True)
+)
+_ANY_UNCONFIRMED: Final = select(runs.c.id).where(*_IS_UNCONFIRMED).limit(1)
 _TAKE_SLOTS: Final = insert(slots)
 _FREE_SLOTS: Final = delete(slots).where(slots.c.run == bindparam("of_run"))
 LOCK_WITH_ITEM: Final = (
@@ -227,6 +225,11 @@ def claim_unconfirmed(tx: Tx, now: datetime, *, older_than: timedelta = RESEND_A
     if found:
         tx.conn.execute(update(runs).where(runs.c.id.in_([r.id for r in found])).values(sent_at=now))
     return found
+
+
+def any_unconfirmed(tx: Tx, now: datetime) -> bool:
+    """Whether :func:`claim_unconfirmed` would find one."""
+    return tx.conn.execute(_ANY_UNCONFIRMED, {"until": now - RESEND_AFTER}).first() is not None
 
 
 def start(tx: Tx, item: Item, run: Run, *, pipeline: Pipeline, shape: StageShape, now: datetime) -> None:

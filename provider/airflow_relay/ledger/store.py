@@ -190,11 +190,6 @@ class Ledger:
         with self.read() as tx:
             return runs.find(tx, dag_id, run_id)
 
-    def after(self, run: Run, now: datetime) -> tuple[Run | None, list[Run]]:
-        """Of a run that was handed off before: its item's next grant, and grants whose sender seems lost."""
-        with self.write() as tx:
-            return runs.following(tx, run), runs.claim_unconfirmed(tx, now)
-
     def unconfirmed(self, now: datetime) -> list[Run]:
         """Grants whose sender seems lost; the caller sends them."""
         with self.write() as tx:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from airflow.sdk import RetryPolicy
 from airflow.sdk.definitions.retry_policy import RetryDecision
@@ -21,7 +21,7 @@ from airflow_relay.core.states import ItemState, RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import Known, known_conditions, recent_conditions
 from airflow_relay.hooks.ledger import get_ledger
-from airflow_relay.ledger import guarding
+from airflow_relay.ledger import guarding, runs
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.registering import found_by_intake
 from airflow_relay.ledger.store import Ledger
@@ -51,6 +51,21 @@ class HandOffRetryPolicy(RetryPolicy):
         if isinstance(exception, StageFailedError | BadItemError):
             return RetryDecision.fail(reason=str(exception))
         return RetryDecision.default()
+
+
+class _Seen(NamedTuple):
+    """What a hand-off finds in the ledger.
+
+    :param known: unless the stage was handed off before. Then these matter:
+    :param following: the item's next grant.
+    :param others_lost: whether there are grants whose sender seems lost.
+    """
+
+    run: Run | None
+    item: Item | None
+    known: Known | None
+    following: Run | None = None
+    others_lost: bool = False
 
 
 class HandOff(RelayTrigger):
@@ -99,7 +114,8 @@ class HandOff(RelayTrigger):
         :raises TargetDagError: the next DAG is missing; everything is recorded and a retry sends again.
         """
         ledger = get_ledger()
-        run, item, known = self._look(ledger, context["dag_run"])
+        seen = self._look(ledger, context["dag_run"])
+        run, item = seen.run, seen.item
         self.served_run = run
         completion = self._completion(context["dag_run"])
         if run is None or item is None:
@@ -108,10 +124,10 @@ class HandOff(RelayTrigger):
             return self._take_in(ledger, context)
         text = "The run was closed before."
         if _was_handed_off(run, item):
-            self._follow(ledger, run, key=item.key)
+            self._follow(ledger, seen, key=item.key)
         elif run.state is RunState.OPEN or completion.result is not RunResult.FAILED:
             completion, text = self._close(
-                ledger, context, run, key=item.key, completion=completion, known=known
+                ledger, context, run, key=item.key, completion=completion, known=seen.known
             )
         else:
             self.send(ledger, [])
@@ -127,19 +143,23 @@ class HandOff(RelayTrigger):
         task of this operator runs all the same, finds the stage handed off, and makes up for what is missing.
         """
         ledger, dag_run = get_ledger(), context["dag_run"]
-        run, item, known = self._look(ledger, dag_run)
+        seen = self._look(ledger, dag_run)
+        run, item = seen.run, seen.item
         if run is None or item is None or run.state is not RunState.OPEN:
             return
         alone = len(self.shape.work) == 1
         completion = Completion(RunResult.SUCCESS) if alone else self._completion(dag_run)
         if completion.result is RunResult.SUCCESS:
-            _, text = self._close(ledger, context, run, key=item.key, completion=completion, known=known)
+            _, text = self._close(ledger, context, run, key=item.key, completion=completion, known=seen.known)
             log.info("Handed off. %s", text)
 
-    def _look(self, ledger: Ledger, dag_run: Any) -> tuple[Run | None, Item | None, Known]:
+    def _look(self, ledger: Ledger, dag_run: Any) -> _Seen:
+        """One transaction: a hand-off that finds its stage handed off needs no other."""
         with ledger.read() as tx:
             run, item, _ = guarding.look(tx, dag_run.dag_id, dag_run.run_id)
-            return run, item, known_conditions(tx, utcnow(), targets=self._next_dags())
+            if run is not None and item is not None and _was_handed_off(run, item):
+                return _Seen(run, item, None, runs.following(tx, run), runs.any_unconfirmed(tx, utcnow()))
+            return _Seen(run, item, known_conditions(tx, utcnow(), targets=self._next_dags()))
 
     def _completion(self, dag_run: Any) -> Completion:
         states = compat.task_states(dag_run.dag_id, [dag_run.run_id]).get(dag_run.run_id, {})
@@ -148,11 +168,12 @@ class HandOff(RelayTrigger):
     def _next_dags(self) -> set[str]:
         return {self.pipeline.dag_id(s) for s in self.pipeline.stage(self.stage).successors}
 
-    def _follow(self, ledger: Ledger, run: Run, *, key: str) -> None:
+    def _follow(self, ledger: Ledger, seen: _Seen, *, key: str) -> None:
         """Make up for a sender that was lost between the stage's hand-off and here."""
-        following, lost = ledger.after(run, utcnow())
+        lost = ledger.unconfirmed(utcnow()) if seen.others_lost else []
+        following = seen.following
         if following is not None and following.state is RunState.OPEN and following.confirmed_at is None:
-            self.send(ledger, [following], lost=lost, keys={run.item_id: key})
+            self.send(ledger, [following], lost=lost, keys={following.item_id: key})
         else:
             self._send_for_others(ledger, lost)
             self.note_triggered([] if following is None else [following])
@@ -165,7 +186,7 @@ class HandOff(RelayTrigger):
         *,
         key: str,
         completion: Completion,
-        known: Known,
+        known: Known | None,
     ) -> tuple[Completion, str]:
         stored = None
         if completion.result is RunResult.SUCCESS:
