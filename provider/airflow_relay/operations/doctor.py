@@ -200,6 +200,7 @@ def _variables(declared: dict[str, Pipeline], now: datetime) -> Iterator[Finding
 def _settings() -> Settings:
     return Settings(
         idle_sleep=conf.getfloat("scheduler", "scheduler_idle_sleep_time", fallback=1.0),
+        per_loop=conf.getint("scheduler", "max_dagruns_per_loop_to_schedule", fallback=20),
         min_heartbeat=conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0),
         reparse=conf.getfloat("dag_processor", "min_file_process_interval", fallback=30.0),
         is_preloaded="airflow_relay.local_settings" in sys.modules,

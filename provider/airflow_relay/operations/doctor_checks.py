@@ -78,8 +78,7 @@ def check_latency(running: int, *, per_loop: int, idle_sleep: float) -> Finding:
     return problem(
         "latency",
         text,
-        "lower 'airflow.runs' in the Variable relay_limits, lower [scheduler] scheduler_idle_sleep_time, "
-        "raise [scheduler] max_dagruns_per_loop_to_schedule",
+        "lower 'airflow.runs' in the Variable relay_limits, lower [scheduler] scheduler_idle_sleep_time",
     )
 
 
@@ -195,6 +194,7 @@ class Settings:
     """Airflow's settings that decide about the gap between two stages."""
 
     idle_sleep: float
+    per_loop: int
     min_heartbeat: float
     reparse: float
     is_preloaded: bool
@@ -205,6 +205,7 @@ def check_settings(settings: Settings) -> list[Finding]:
     findings = []
     for value, best, name in (
         (settings.idle_sleep, 0.1, "[scheduler] scheduler_idle_sleep_time"),
+        (settings.per_loop, 10, "[scheduler] max_dagruns_per_loop_to_schedule"),
         (settings.min_heartbeat, 1, "[workers] min_heartbeat_interval"),
     ):
         if value > best:

@@ -76,14 +76,14 @@ def test_items_in_a_stage_that_is_no_more_are_named_with_the_command_that_moves_
 
 
 def test_the_recommended_settings_leave_nothing_to_advise():
-    best = Settings(idle_sleep=0.1, min_heartbeat=1, reparse=300, is_preloaded=True)
+    best = Settings(idle_sleep=0.1, per_loop=10, min_heartbeat=1, reparse=300, is_preloaded=True)
     assert [f.grade for f in checks.check_settings(best)] == [Grade.OK]
 
 
 def test_stock_settings_are_advice_and_no_problem():
-    stock = Settings(idle_sleep=1, min_heartbeat=5, reparse=30, is_preloaded=False)
+    stock = Settings(idle_sleep=1, per_loop=20, min_heartbeat=5, reparse=30, is_preloaded=False)
     findings = checks.check_settings(stock)
-    assert [f.grade for f in findings] == [Grade.ADVICE] * 4
+    assert [f.grade for f in findings] == [Grade.ADVICE] * 5
     assert all(f.cure for f in findings)
 
 
