@@ -18,7 +18,7 @@ RECOMMENDED: Config = {
     # The scheduler's loop sleeps this long when it found nothing to do (stock: 1 s).
     "scheduler": {
         "scheduler_idle_sleep_time": "0.1",
-        # Each loop looks at so many running runs, deferred ones too, before it starts what is new (stock: 20).
+        # It looks at so many running runs, deferred ones too, before it goes on to what is new (stock: 20).
         "max_dagruns_per_loop_to_schedule": "10",
     },
     # A short task's supervisor may hold its worker slot for one heartbeat interval (stock: 5 s).
