@@ -32,9 +32,9 @@ ROUTER = Pipeline(
 )
 
 
-def conditions(ledger: Ledger, now: datetime, **_: Any) -> Conditions:
-    with ledger.read() as tx:
-        return Conditions(holds={scope: hold.reason for scope, hold in governing.holds(tx, now).items()})
+def conditions(_ledger: Ledger, _now: datetime, **_: Any) -> Conditions:
+    """Airflow sets no limit, and holds nothing; the ledger's holds are its own."""
+    return Conditions()
 
 
 class Airflow:
@@ -285,3 +285,20 @@ def test_an_item_that_waits_after_the_last_task_is_granted_by_the_hand_off_if_it
     airflow.hand_off(drive.pipeline, "first", of(run))
     assert drive.item("a").state is ItemState.GRANTED
     assert len(airflow.started) == 1
+
+
+def test_a_hold_that_is_set_while_airflow_answers_counts(
+    airflow: Airflow, drive: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+
+    def hold(_: str, runs: list[str]) -> dict[str, dict[str, str]]:
+        with drive.ledger.write() as tx:
+            governing.set_hold(tx, Hold(scope="line", reason="stop", until=None), by="me", now=utcnow())
+        return {runs[0]: {"work": "success"}}
+
+    monkeypatch.setattr(compat, "task_states", hold)
+    airflow.hand_off(drive.pipeline, "first", of(run))
+    assert drive.item("a").state is ItemState.READY
+    assert airflow.started == []

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from airflow_relay import compat
 from airflow_relay.core.limits import HOLD_VARIABLE, LIMITS_VARIABLE, Hold
@@ -14,6 +15,7 @@ from airflow_relay.core.snapshot import Conditions
 from airflow_relay.hooks import conditions as ring
 from airflow_relay.ledger import governing
 from airflow_relay.ledger.observations import MAX_AGE
+from airflow_relay.ledger.schema import OBSERVATION, meta
 from support.pipelines import Driver
 
 FIRST, SECOND = "line__first", "line__second"
@@ -130,3 +132,31 @@ def test_what_a_hand_off_read_before_a_long_upload_is_read_again(
     stop_the_line(drive)
     now = drive.later(seconds=seconds)
     assert ring.recent_conditions(drive.ledger, now, targets=[SECOND], known=known).holds == holds
+
+
+def test_answers_that_somebody_else_has_asked_for_later_stay(
+    airflow: Airflow, recent: Recent, drive: Driver
+) -> None:
+    recent(SECOND)
+    with drive.ledger.read() as tx:
+        known = ring.known_conditions(tx, drive.now, targets=[FIRST])  # which has to be asked about
+    airflow.variables[LIMITS_VARIABLE] = '{"line.second": 1}'
+    drive.later(seconds=2)
+    ring.renew_conditions(drive.ledger, drive.now, targets=[SECOND])
+    drive.later(seconds=1)
+    ring.recent_conditions(drive.ledger, drive.now, targets=[FIRST], known=known)
+    airflow.questions()
+    assert recent(FIRST, SECOND).limits == {"line.second": 1}
+    assert airflow.questions() == [], "of both DAGs it is known whether they are paused"
+
+
+@pytest.mark.parametrize("text", ["{", "null", "[]", '{"at": "2026-03-02T09:00:00+00:00"}', '{"at": 1}'])
+def test_what_another_version_has_kept_is_asked_for_again(
+    airflow: Airflow, recent: Recent, drive: Driver, text: str
+) -> None:
+    recent(SECOND)
+    airflow.questions()
+    with drive.ledger.write() as tx:
+        tx.conn.execute(update(meta).where(meta.c.name == OBSERVATION).values(value=text))
+    recent(SECOND)
+    assert airflow.questions() == [SECOND, HOLD_VARIABLE, LIMITS_VARIABLE]

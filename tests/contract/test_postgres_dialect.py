@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine import make_url
 
 from airflow_relay.ledger import postgres
@@ -70,6 +71,21 @@ def test_a_connection_that_the_server_has_ended_is_replaced_before_it_is_used(
     wait_until(lambda: not engine.dialect.do_ping(driver), what="the end to arrive", timeout=30)
     with engine.connect() as conn:
         assert conn.exec_driver_sql("SELECT pg_backend_pid()").scalar() != pid
+
+
+def test_a_connection_that_was_idle_is_asked_whether_it_answers(
+    engine: Engine, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that vanished without a word looks well; only an answer tells."""
+    asked: list[object] = []
+    monkeypatch.setattr(PGDialect_psycopg2, "do_ping", lambda _, conn: asked.append(conn) or True)
+    for _ in range(3):
+        with engine.connect() as conn:
+            conn.exec_driver_sql("SELECT 7")
+    assert asked == []
+    monkeypatch.setattr(postgres, "PING_AFTER_S", 0.0)
+    with engine.connect() as conn:
+        assert asked == [conn.connection.dbapi_connection]
 
 
 def test_another_driver_that_is_asked_for_stays() -> None:

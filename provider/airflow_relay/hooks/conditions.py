@@ -49,8 +49,7 @@ def renew_conditions(ledger: Ledger, now: datetime, *, targets: Iterable[str] = 
         before = observations.load(tx)
     seen = _ask(dags | (before.paused.keys() if before else set()), now)
     with ledger.dispatcher() as tx:
-        observations.keep(tx, seen)
-        return _conditions(tx, seen, dags, now)
+        return _conditions(tx, observations.keep(tx, seen, now), dags, now)
 
 
 KNOWN_FOR: Final = timedelta(seconds=5)
@@ -98,8 +97,7 @@ def recent_conditions(
     else:
         seen = _ask(dags, now)
     with ledger.dispatcher() as tx:
-        observations.keep(tx, seen)
-        return _conditions(tx, seen, dags, now)
+        return _conditions(tx, observations.keep(tx, seen, now), dags, now)
 
 
 def _ask(dags: Collection[str], now: datetime) -> Observation:

@@ -117,6 +117,7 @@ def _bare_snapshot(tx: Tx, conditions: Conditions, now: datetime, *, exact: bool
     standing = standings.load(tx)
     declared = standing.declared
     conditions = governing.with_adaptive_limits(conditions, standing.adaptive)
+    conditions = governing.with_holds(tx, conditions, now)
     snapshot = Snapshot(
         usage=Counter(key for keys, _ in standing.held for key in keys),
         running=[keys for keys, _ in standing.held],

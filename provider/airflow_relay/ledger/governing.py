@@ -93,6 +93,16 @@ def with_adaptive_limits(conditions: Conditions, states: Mapping[str, AdaptiveSt
     return replace(conditions, limits={**conditions.limits, **now_at})
 
 
+def with_holds(tx: Tx, conditions: Conditions, now: datetime) -> Conditions:
+    """The conditions with the ledger's holds as they stand in this transaction: one counts at once."""
+    found = holds(tx, now)
+    if found.keys() <= conditions.holds.keys():
+        return conditions
+    return replace(
+        conditions, holds={**conditions.holds, **{scope: hold.reason for scope, hold in found.items()}}
+    )
+
+
 def adapt_limits(
     tx: Tx, rules: Mapping[str, Adaptive], keys: Iterable[str], outcome: Outcome, now: datetime
 ) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -47,20 +47,35 @@ class Observation:
 
 
 def load(tx: Tx) -> Observation | None:
-    """The last one that was kept."""
+    """The last one that was kept; ``None`` also for one that another version of this package has written."""
     text = tx.conn.execute(_LOAD).scalar_one_or_none()
     if text is None:
         return None
-    data = json.loads(text)
-    return Observation(**{**data, "at": datetime.fromisoformat(data["at"])})
+    try:
+        data = json.loads(text)
+        return Observation(
+            at=datetime.fromisoformat(data["at"]),
+            limits=data["limits"],
+            holds=data["holds"],
+            paused=dict(data["paused"]),
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
-def keep(tx: Tx, observation: Observation) -> None:
-    """Keep it in place of the one before. The caller holds the dispatcher's lock."""
+def keep(tx: Tx, observation: Observation, now: datetime) -> Observation:
+    """Keep it in place of the one before, and return what is kept. The caller holds the dispatcher's lock.
+
+    Somebody may have asked later and been here sooner: then his answers stay, beside those that he lacks.
+    """
+    before = load(tx)
+    if before is not None and before.is_recent(now) and before.at > observation.at:
+        observation = replace(before, paused={**observation.paused, **before.paused})
     text = json.dumps({**asdict(observation), "at": observation.at.isoformat()})
     changed = tx.conn.execute(update(meta).where(meta.c.name == OBSERVATION).values(value=text))
     if not changed.rowcount:
         tx.conn.execute(insert(meta).values(name=OBSERVATION, value=text))
+    return observation
 
 
 _LOAD: Final = select(meta.c.value).where(meta.c.name == OBSERVATION)

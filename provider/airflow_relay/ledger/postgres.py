@@ -7,15 +7,20 @@ pings an old one before each transaction, which together take longer than the gu
 from __future__ import annotations
 
 import select
+import time
 from typing import Any, Final, NoReturn
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine import URL
 
 CONNECT_TIMEOUT_S: Final = 10
 """How long a connection to PostgreSQL may take."""
+
+PING_AFTER_S: Final = 5.0
+"""A connection that was idle for so long is asked whether it still answers, as another dialect asks each."""
 
 _PLAIN: Final = frozenset({"postgres", "postgresql", "postgresql+psycopg2"})
 _LEAN: Final = "postgresql+relay"
@@ -26,6 +31,15 @@ class LeanDialect(PGDialect_psycopg2):
     """Reads what the server tells with every connection, and leaves out what the ledger does not use."""
 
     supports_statement_cache = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)  # type: ignore[no-untyped-call] # SQLAlchemy's
+        self._returned: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+    def returned(self, dbapi_connection: Any, _record: Any) -> None:
+        """A connection goes back into the pool (a ``checkin`` event)."""
+        if dbapi_connection is not None:
+            self._returned[dbapi_connection] = time.monotonic()
 
     def _get_server_version_info(self, connection: Connection) -> tuple[int, int]:
         number: int = connection.connection.dbapi_connection.server_version  # type: ignore[union-attr]
@@ -42,11 +56,14 @@ class LeanDialect(PGDialect_psycopg2):
         raise NotImplementedError  # as above: the ledger sets no level, so there is none to go back to
 
     def do_ping(self, dbapi_connection: Any) -> bool:
-        """Whether the server has not closed the connection, by what the kernel knows of it: no round trip.
+        """Whether the server has not ended the connection.
 
-        A server that ends a connection says so. One that vanishes without a word is noticed by TCP's own
-        keepalives (:func:`create`), as it would be during a ping.
+        One that was used a moment ago is only looked at, without a round trip: a server that ends it says so.
+        One that vanishes without a word says nothing, so an idle connection is pinged in full.
         """
+        idle = time.monotonic() - self._returned.get(dbapi_connection, -PING_AFTER_S)
+        if idle >= PING_AFTER_S or not hasattr(select, "poll"):  # which eventlet takes away
+            return bool(super().do_ping(dbapi_connection))  # type: ignore[no-untyped-call] # SQLAlchemy's
         waiting = select.poll()
         waiting.register(dbapi_connection, select.POLLIN)
         return not waiting.poll(0)
@@ -65,7 +82,10 @@ def create(url: URL, **options: Any) -> Engine:
         url = url.set(drivername=_LEAN)
     if url.get_driver_name() in _BY_LIBPQ:
         options |= {"connect_args": _patience(url), "use_native_hstore": False}
-    return create_engine(url, pool_pre_ping=True, pool_size=2, max_overflow=8, **options)
+    engine = create_engine(url, pool_pre_ping=True, pool_size=2, max_overflow=8, **options)
+    if isinstance(engine.dialect, LeanDialect):
+        event.listen(engine, "checkin", engine.dialect.returned)
+    return engine
 
 
 def _patience(url: URL) -> dict[str, int]:

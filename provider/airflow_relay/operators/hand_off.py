@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from airflow.sdk import RetryPolicy
@@ -16,15 +16,14 @@ from airflow_relay.clock import utcnow
 from airflow_relay.core.completion import Completion, StageShape, completion_of
 from airflow_relay.core.item import Item, Run
 from airflow_relay.core.pipeline import End, Pipeline
-from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import ItemState, RunResult, RunState
 from airflow_relay.crash import CrashPoint, crash_point
 from airflow_relay.hooks.conditions import Known, known_conditions, recent_conditions
 from airflow_relay.hooks.ledger import get_ledger
-from airflow_relay.ledger import guarding, runs
+from airflow_relay.ledger import governing, guarding, runs
 from airflow_relay.ledger.errors import BadItemError
 from airflow_relay.ledger.registering import found_by_intake
-from airflow_relay.ledger.store import Ledger
+from airflow_relay.ledger.store import HandedOff, Ledger
 from airflow_relay.links import ItemLogLink
 from airflow_relay.operators.guard import asked_item, clear_number
 from airflow_relay.operators.stage_result import with_result
@@ -213,7 +212,7 @@ class HandOff(RelayTrigger):
         )
         crash_point(CrashPoint.HAND_OFF_AFTER_COMMIT)
         self.send(ledger, done.grants, lost=done.lost, keys={run.item_id: key})
-        _check_reachable(done.closed.item, conditions)
+        _check_reachable(ledger, done, now)
         if not done.closed.already:
             metrics.run_ended(done.closed.run, result=completion.result, now=now)
         return completion, done.closed.text
@@ -302,10 +301,15 @@ def _was_handed_off(run: Run, item: Item) -> bool:
     )
 
 
-def _check_reachable(item: Item, conditions: Conditions) -> None:
+def _check_reachable(ledger: Ledger, done: HandedOff, now: datetime) -> None:
     """A retry finds its item waiting and not granted while the next DAG is held: it has to fail again.
 
     :raises TargetDagError: why the DAG is held.
     """
-    if item.state is ItemState.READY and item.dag_id in conditions.holds:
-        raise compat.TargetDagError(conditions.holds[item.dag_id])
+    item = done.closed.item
+    if item.state is not ItemState.READY or any(grant.item_id == item.id for grant in done.grants):
+        return
+    with ledger.read() as tx:
+        hold = governing.holds(tx, now).get(item.dag_id)
+    if hold is not None:
+        raise compat.TargetDagError(hold.reason)
