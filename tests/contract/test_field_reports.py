@@ -11,11 +11,12 @@ from airflow.sdk.exceptions import AirflowRescheduleException
 from sqlalchemy import select
 
 from airflow_relay import compat
+from airflow_relay.clock import utcnow
 from airflow_relay.core.errors import ErrorClass
 from airflow_relay.core.snapshot import Conditions
 from airflow_relay.core.states import RunResult
 from airflow_relay.hooks import ledger as ledger_hook
-from airflow_relay.ledger import items
+from airflow_relay.ledger import governing, items
 from airflow_relay.ledger.runs import RESEND_AFTER
 from airflow_relay.ledger.schema import metadata
 from airflow_relay.operations import actions
@@ -94,6 +95,7 @@ def test_report_9_a_missing_dag_is_told_on_the_item_which_runs_once_the_dag_is_t
         send_grants(drive.ledger, [one, other], trigger=airflow.trigger)
     assert any("Hand-off failed" in line and "does not exist" in line for line in drive.log("a"))
     airflow.missing = frozenset()
+    drive.now = utcnow() + governing.SHORTEST_DAG_HOLD
     again = drive.dispatch()
     send_grants(drive.ledger, again, trigger=airflow.trigger)
     assert sorted(airflow.runs) == sorted(run.run_id for run in again)
