@@ -10,6 +10,10 @@ import httpx
 
 Json = dict[str, Any]
 PAGE = 100
+# Before a request that changes something, Airflow 3.3 writes its access log in the server's event loop. On
+# SQLite that can wait for the transaction of another request, which the same loop would have to end: neither
+# gets on until SQLite gives up after 5 s, and one of the two answers 500, with nothing done for it.
+TRIES_AGAINST_A_LOCKED_DATABASE = 5
 
 
 def _path(*parts: str) -> str:
@@ -24,12 +28,15 @@ class AirflowApi:
 
     :param address: ``http://127.0.0.1:8080``.
     :param password: of user ``admin``; None when the server takes everybody for an admin.
+    :param transport: how requests travel, for tests of this client; None: over the network.
     """
 
-    def __init__(self, address: str, *, password: str | None = None) -> None:
+    def __init__(
+        self, address: str, *, password: str | None = None, transport: httpx.BaseTransport | None = None
+    ) -> None:
         self._password = password
         # Proxies of the environment are not for this machine's own server.
-        self._http = httpx.Client(base_url=address, timeout=30.0, trust_env=False)
+        self._http = httpx.Client(base_url=address, timeout=30.0, trust_env=False, transport=transport)
 
     def close(self) -> None:
         self._http.close()
@@ -44,14 +51,22 @@ class AirflowApi:
         response.raise_for_status()
         self._http.headers["Authorization"] = f"Bearer {response.json()['access_token']}"
 
-    def request(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
-        """Send a request to ``/api/v2/<path>`` and return the response, which is not an error."""
+    def _send(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
         if "Authorization" not in self._http.headers:
             self._fetch_token()
         response = self._http.request(method, f"/api/v2/{path}", **kwargs)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             self._fetch_token()
             response = self._http.request(method, f"/api/v2/{path}", **kwargs)
+        return response
+
+    def request(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+        """Send a request to ``/api/v2/<path>`` and return the response, which is not an error."""
+        response = self._send(method, path, **kwargs)
+        for _ in range(TRIES_AGAINST_A_LOCKED_DATABASE - 1):
+            if not _database_gave_up(response):
+                break
+            response = self._send(method, path, **kwargs)
         if response.is_error:
             raise httpx.HTTPStatusError(
                 f"{method} {path}: {response.status_code} {response.text}",
@@ -228,6 +243,10 @@ class AirflowApi:
 
     def delete_variable(self, key: str) -> None:
         self.request("DELETE", _path("variables", key))
+
+
+def _database_gave_up(response: httpx.Response) -> bool:
+    return response.status_code == httpx.codes.INTERNAL_SERVER_ERROR and "Database error" in response.text
 
 
 def _log_line(record: Json | str) -> str:
