@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import (
     ErrorType,
 )
 from airflow.sdk.execution_time import task_runner
-from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+from airflow.sdk.execution_time.comms import ErrorResponse, SetXCom, SkipDownstreamTasks, TriggerDagRun
 
 log: Final = logging.getLogger(__name__)
 
@@ -89,11 +89,32 @@ def is_dag_paused(dag_id: str) -> bool:
         raise
 
 
-def task_states(dag_id: str, run_ids: list[str]) -> dict[str, dict[str, Any]]:
-    """Run id → task → state, of the runs that Airflow has. Mapped tasks appear as ``<task_id>_<index>``."""
+def task_states(
+    dag_id: str, run_ids: list[str], *, task_ids: list[str] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Run id → task → state, of the runs that Airflow has. Mapped tasks appear as ``<task_id>_<index>``.
+
+    :param task_ids: only these tasks; None: all.
+    """
     if not run_ids:  # an empty list would return every run of the DAG
         return {}
-    return task_runner.RuntimeTaskInstance.get_task_states(dag_id, run_ids=run_ids)
+    return task_runner.RuntimeTaskInstance.get_task_states(dag_id, run_ids=run_ids, task_ids=task_ids)
+
+
+def skip_task(task_id: str) -> None:
+    """Skip a task of the same run that has not started. Airflow leaves one that runs, or has ended, alone."""
+    task_runner.SUPERVISOR_COMMS.send(SkipDownstreamTasks(tasks=[task_id]))
+
+
+def push_link(dag_run: Any, task_id: str, *, key: str, address: str) -> None:
+    """Store a link of another task of the same run, as Airflow does at the end of that task's own process.
+
+    :param key: the link's ``xcom_key``.
+    """
+    # Links do not go through a backend for XComs: the API server reads them itself.
+    task_runner.SUPERVISOR_COMMS.send(
+        SetXCom(key=key, value=address, dag_id=dag_run.dag_id, run_id=dag_run.run_id, task_id=task_id)
+    )
 
 
 def dag_run_state(dag_id: str, run_id: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,13 @@ from airflow.sdk.exceptions import (
     ErrorType,
 )
 from airflow.sdk.execution_time import task_runner
-from airflow.sdk.execution_time.comms import ErrorResponse, ToSupervisor, TriggerDagRun
+from airflow.sdk.execution_time.comms import (
+    ErrorResponse,
+    SetXCom,
+    SkipDownstreamTasks,
+    ToSupervisor,
+    TriggerDagRun,
+)
 
 from airflow_relay import compat
 
@@ -104,9 +111,25 @@ def test_states_of_no_runs_ask_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert supervisor.messages == [], "an empty list would return every run of the DAG"
 
 
+def test_a_task_is_skipped_and_given_links_by_another_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = listen(monkeypatch)
+    compat.skip_task("hand_off")
+    compat.push_link(
+        SimpleNamespace(dag_id="d", run_id="r"), "hand_off", key="_link_ItemLogLink", address="/relay/items/1"
+    )
+    skip, link = supervisor.messages
+    assert isinstance(skip, SkipDownstreamTasks)
+    assert skip.tasks == ["hand_off"]
+    assert isinstance(link, SetXCom)
+    assert (link.dag_id, link.run_id, link.task_id, link.map_index) == ("d", "r", "hand_off", None)
+    assert (link.key, link.value) == ("_link_ItemLogLink", "/relay/items/1")
+    for message in ("SkipDownstreamTasks", "SetXCom"):
+        assert message in str(ToSupervisor), "the supervisor no longer takes this message"
+
+
 def test_the_look_ups_of_a_task_still_take_what_we_give() -> None:
     instance = task_runner.RuntimeTaskInstance
-    assert {"dag_id", "run_ids"} <= set(inspect.signature(instance.get_task_states).parameters)
+    assert {"dag_id", "run_ids", "task_ids"} <= set(inspect.signature(instance.get_task_states).parameters)
     assert {"dag_id", "run_id"} <= set(inspect.signature(instance.get_dagrun_state).parameters)
     assert "dag_id" in inspect.signature(instance.get_dag).parameters
 

@@ -48,11 +48,22 @@ class Airflow:
         self.work = "success"
         self.missing: set[str] = set()
         self.started: list[str] = []
+        self.hand_off_state: str | None = None
+        self.skipped: list[str] = []
+        self.links: dict[str, str] = {}
         monkeypatch.setattr(hand_off, "get_ledger", lambda: ledger)
         monkeypatch.setattr(hand_off, "recent_conditions", conditions)
         monkeypatch.setattr(hand_off.metrics, "run_ended", lambda *_, **__: None)
-        monkeypatch.setattr(compat, "task_states", lambda _, runs: {runs[0]: {"work": self.work}})
+        monkeypatch.setattr(compat, "task_states", self.states)
+        monkeypatch.setattr(compat, "skip_task", self.skipped.append)
+        monkeypatch.setattr(compat, "push_link", self.push_link)
         monkeypatch.setattr(compat, "trigger_dag_run", self.trigger)
+
+    def states(self, _: str, runs: list[str], **__: Any) -> dict[str, dict[str, str | None]]:
+        return {runs[0]: {"work": self.work, "hand_off": self.hand_off_state}}
+
+    def push_link(self, _: Any, task_id: str, *, key: str, address: str) -> None:
+        self.links[f"{task_id} {key}"] = address
 
     def trigger(self, *, dag_id: str, run_id: str, **_: Any) -> bool:
         if dag_id in self.missing:
@@ -197,14 +208,39 @@ def test_a_stage_is_handed_off_by_its_last_task_and_the_hand_off_finds_it_so(
     airflow.at_once(drive, run)
     assert drive.run(run).state is RunState.CLOSED
     assert [drive.item("a").stage, drive.item("a").state] == ["second", ItemState.GRANTED]
-    told = drive.log("a")
+    told, [started] = drive.log("a"), airflow.started
+    assert airflow.skipped == ["hand_off"], "it needs no process"
+    assert airflow.links["hand_off _link_ItemLogLink"].endswith(f"/relay/items/{run.item_id}")
+    assert airflow.links["hand_off _link_TriggeredRunLink"].endswith(f"/dags/line__second/runs/{started}")
     airflow.hand_off(drive.pipeline, "first", of(run))
     assert drive.log("a") == told
-    [started] = airflow.started
+    assert airflow.started == [started]
     assert airflow.triggered.triggered_run is not None
     assert airflow.triggered.triggered_run.run_id == started, "the link in the UI"
     with drive.ledger.read() as tx:
         assert [r.value for r in results.of_item(tx, drive.item("a").id) if r.stage] == [{"n": 1}]
+
+
+def test_a_hand_off_that_a_worker_has_by_now_is_not_skipped(airflow: Airflow, drive: Driver) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.hand_off_state = "queued"
+    airflow.at_once(drive, run)
+    assert drive.item("a").state is ItemState.GRANTED
+    assert airflow.skipped == []
+
+
+def test_a_result_that_fails_the_stage_leaves_the_hand_off_to_fail_the_run(
+    airflow: Airflow, drive: Driver
+) -> None:
+    [run] = drive.intake("a")
+    drive.guard(run)
+    airflow.returned = float("nan")
+    airflow.at_once(drive, run)
+    assert drive.run(run).result is RunResult.FAILED
+    assert airflow.skipped == []
+    with pytest.raises(StageFailedError, match="closed before"):
+        airflow.hand_off(drive.pipeline, "first", of(run))
 
 
 def test_what_its_last_task_granted_and_did_not_send_the_hand_off_sends_at_once(
@@ -220,6 +256,7 @@ def test_what_its_last_task_granted_and_did_not_send_the_hand_off_sends_at_once(
         broken.setattr(compat, "trigger_dag_run", lost)
         airflow.at_once(drive, run)
     assert drive.item("a").state is ItemState.GRANTED
+    assert airflow.skipped == []
     airflow.hand_off(drive.pipeline, "first", of(run))
     assert len(airflow.started) == 1
 
@@ -232,6 +269,7 @@ def test_the_last_task_leaves_a_missing_dag_to_the_hand_off_which_names_it(
     airflow.missing = {"line__second"}
     airflow.at_once(drive, run)
     assert "Not handed off yet (TargetDagError: DAG 'line__second' does not exist.)" in caplog.text
+    assert airflow.skipped == []
     with pytest.raises(compat.TargetDagError, match="line__second"):
         airflow.hand_off(drive.pipeline, "first", of(run))
 
@@ -293,7 +331,7 @@ def test_a_hold_that_is_set_while_airflow_answers_counts(
     [run] = drive.intake("a")
     drive.guard(run)
 
-    def hold(_: str, runs: list[str]) -> dict[str, dict[str, str]]:
+    def hold(_: str, runs: list[str], **__: Any) -> dict[str, dict[str, str]]:
         with drive.ledger.write() as tx:
             governing.set_hold(tx, Hold(scope="line", reason="stop", until=None), by="me", now=utcnow())
         return {runs[0]: {"work": "success"}}

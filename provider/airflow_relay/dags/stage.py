@@ -96,6 +96,10 @@ def _dag_arguments(pipeline: Pipeline, declared: Stage, body: Body, given: dict[
     }
 
 
+_HAND_OFF_HELP: Final = (
+    f"`{HAND_OFF_TASK_ID}` sends the item on. It is skipped where the last task has done that already."
+)
+
 _FORM_HELP: Final = (
     "Key of the item to run this stage for. Leave it empty in the entry stage to run an intake."
 )
@@ -108,7 +112,8 @@ def _documentation(pipeline: Pipeline, declared: Stage, body: Body) -> str:
     own = inspect.getdoc(body) or pipeline.description
     return (
         f"{own}\n\n---\nStage **{declared.name}** of the pipeline **{pipeline.name}**. Each run serves one "
-        f"item; clear, retry and mark it as you would any run.\n\n| outcome | next |\n|---|---|\n{routes}\n\n"
+        f"item; clear, retry and mark it as you would any run. {_HAND_OFF_HELP}\n\n"
+        f"| outcome | next |\n|---|---|\n{routes}\n\n"
         f'To run it for one item by hand, trigger it with `{{"item_id": "<key>"}}`. '
         "What happened to an item: `airflow relay log <key>`."
     )
@@ -145,7 +150,12 @@ def _wire(
     for task in work:
         guard(task, pipeline, declared.name, shape)
     hand_off = HandOff(
-        task_id=HAND_OFF_TASK_ID, pipeline=pipeline, stage=declared.name, shape=shape, intake=intake
+        task_id=HAND_OFF_TASK_ID,
+        pipeline=pipeline,
+        stage=declared.name,
+        shape=shape,
+        intake=intake,
+        doc_md=_HAND_OFF_HELP,
     )
     leaves >> hand_off
     hand_off.as_teardown(on_failure_fail_dagrun=True)

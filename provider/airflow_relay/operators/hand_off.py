@@ -139,7 +139,8 @@ class HandOff(RelayTrigger):
         """Hand off in the process of the stage's last task, which Airflow has just recorded as a success.
 
         So the next stage does not wait for the scheduler to come by this run, and for one more process. The
-        task of this operator runs all the same, finds the stage handed off, and makes up for what is missing.
+        task of this operator is skipped then. One that Airflow has queued by now runs all the same, finds the
+        stage handed off, and ends.
         """
         ledger, dag_run = get_ledger(), context["dag_run"]
         seen = self._look(ledger, dag_run)
@@ -149,8 +150,25 @@ class HandOff(RelayTrigger):
         alone = len(self.shape.work) == 1
         completion = Completion(RunResult.SUCCESS) if alone else self._completion(dag_run)
         if completion.result is RunResult.SUCCESS:
-            _, text = self._close(ledger, context, run, key=item.key, completion=completion, known=seen.known)
+            done, text = self._close(
+                ledger, context, run, key=item.key, completion=completion, known=seen.known
+            )
             log.info("Handed off. %s", text)
+            if done.result is RunResult.SUCCESS:
+                self.served_run = run
+                self._spare(dag_run)
+
+    def _spare(self, dag_run: Any) -> None:
+        """Skip the task of this operator, for which nothing is left to do, and give it its links.
+
+        Airflow would skip a queued one as well; the worker that has it would then report an error.
+        """
+        found = compat.task_states(dag_run.dag_id, [dag_run.run_id], task_ids=[self.task_id])
+        if found.get(dag_run.run_id, {}).get(self.task_id) is None:
+            compat.skip_task(self.task_id)
+            for link in self.operator_extra_links:
+                address = link.get_link(self, ti_key=None)  # type: ignore[arg-type] # ours go by the operator alone
+                compat.push_link(dag_run, self.task_id, key=link.xcom_key, address=address)
 
     def _look(self, ledger: Ledger, dag_run: Any) -> _Seen:
         """One transaction: a hand-off that finds its stage handed off needs no other."""

@@ -5,7 +5,8 @@ crash point to die at, or a clock that is ahead.
 
 * ``crash`` does as the item's payload says; its second stage has two ends, so that it is handed off by the
   hand-off's own task, and the others by their last task;
-* ``march`` takes its items from a folder and works without any retry of Airflow;
+* ``march`` takes its items from a folder and works without any retry of Airflow; two of its stages have two
+  ends;
 * ``patient`` waits for long: in the triggerer, or in a process whose task Airflow tries again.
 """
 
@@ -139,12 +140,14 @@ def march_first() -> Any:
 @stage_dag(march, "second")
 def march_second() -> Any:
     """Go on."""
+    beside()
     return step()
 
 
 @stage_dag(march, "third")
 def march_third() -> Any:
     """End."""
+    beside()
     return step()
 
 
