@@ -198,7 +198,9 @@ def demo(places: Places, *, keep: bool, timeout: float) -> bool:
             write_notice(places, marker, kept=True)
             say(f"\nleft running: {airflow.address}  user admin  password {airflow.password}")
             say(f"the published pages: {airflow.address}/published/")
-            say(f"the ledger: AIRFLOW_HOME={shlex.quote(str(places.airflow_home))} airflow relay items")
+            airflow_command = shlex.quote(str(Path(sys.executable).parent / "airflow"))
+            home = shlex.quote(str(places.airflow_home))
+            say(f"the ledger: AIRFLOW_HOME={home} {airflow_command} relay items")
             say("make demo-stop ends it")
         else:
             say("stopping Airflow and the agent server")

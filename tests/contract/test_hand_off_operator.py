@@ -151,6 +151,7 @@ def test_a_failed_router_that_is_marked_a_success_asks_for_the_outcome(
     item = drive.item("a")
     assert item.state is ItemState.DEAD
     assert "it knows ok" in (item.error_reason or "")
+    assert any("failed (invalid_request): " in line for line in drive.log("a"))
 
 
 def test_a_missing_dag_of_its_own_pipeline_fails_the_hand_off_which_names_it(

@@ -102,7 +102,7 @@ class Killer:
     def effects(self) -> dict[str, int]:
         """Work that Airflow counts as failed, and tries of hand-offs after the first one."""
         failed = "SELECT count(*) FROM task_instance WHERE task_id = 'step' AND state = 'failed'"
-        again = "SELECT sum(try_number - 1) FROM task_instance WHERE task_id = 'hand_off'"
+        again = "SELECT sum(try_number - 1) FROM task_instance WHERE task_id = 'hand_off' AND try_number > 1"
         mine = " AND dag_id LIKE 'march\\_\\_%' ESCAPE '\\'"
         with self.metadata.connect() as conn:
             return {

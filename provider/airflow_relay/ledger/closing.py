@@ -141,7 +141,7 @@ def _move(
             change = lifecycle.completed(item, pipeline=pipeline, run=run, completion=completion, now=now)
         except PipelineError as error:
             completion = Completion(
-                RunResult.FAILED, completion.outcome, ErrorClass.INVALID_REQUEST, str(error)
+                RunResult.FAILED, completion.outcome, ErrorClass.INVALID_REQUEST.value, str(error)
             )
             change = lifecycle.failed(run=run, completion=completion, retryable=False, now=now)
     else:
